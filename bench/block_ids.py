@@ -89,7 +89,7 @@ def read(
     root = climbed(problem, best_greedy(problem, root_of(problem), least), least, 200, 0)
     tree = tree_of_nodes(problem, root)
     codes = {
-        field: codes_of(cuts, pool.columns[field].places, pool.columns[field].distinct)
+        field: codes_of(cuts, pool.columns[field].sort_ranks, pool.columns[field].distinct)
         for field, cuts in tree.of_column.items()
     }
     leaf = tree.leaf_of(codes, count)

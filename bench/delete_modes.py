@@ -18,9 +18,9 @@ from reconciler.advisor.deletes.mode_cost import (
     RATES,
     ROW_SECONDS,
     WRITING_FACTOR,
-    Known,
     Operation,
     Statement,
+    UncertainOperation,
     Way,
     interval,
     maintained,
@@ -205,7 +205,7 @@ def modelled(way: str, one: Operation, throughput: Throughput) -> Interval:
     """Return the CPU seconds of writing, with the range of what is uncertain."""
     factor = (1.0 / WRITING_FACTOR, WRITING_FACTOR)
     ends = (("writing", factor), ("rewriting", factor), ("machine", throughput.speed.ends))
-    known = Known(one, ends)
+    known = UncertainOperation(one, ends)
     return interval(known, lambda o: write_seconds(MODEL[way], o, throughput), throughput.label)
 
 

@@ -22,9 +22,9 @@ from reconciler.advisor.pto.cluster_size import subsets
 from reconciler.advisor.pto.methods.registry import METHODS
 from reconciler.advisor.pto.objective import LOCAL
 from reconciler.advisor.pto.partitionings import text_of
-from reconciler.advisor.pto.recommend import Given, search_space
+from reconciler.advisor.pto.recommend import RecommendInput, search_space
 from reconciler.advisor.pto.space import best
-from reconciler.advisor.simulate.arrangement import place_of
+from reconciler.advisor.simulate.arrangement import row_order_of
 from reconciler.advisor.simulate.grid import Grid, in_any_size, simulate_sizes
 from reconciler.advisor.simulate.layout import Sizes
 from reconciler.advisor.simulate.pool import build_pool
@@ -86,7 +86,7 @@ def _candidates() -> None:
     orderings = [Lexicographic((columns[0],)), Hilbert(tuple(columns[:2])), Hilbert(tuple(columns))]
     start, cpu = time.perf_counter(), time.process_time()
     with ThreadPoolExecutor(2) as executor:
-        places = list(executor.map(lambda ordering: place_of(pool, ordering), orderings))
+        places = list(executor.map(lambda ordering: row_order_of(pool, ordering), orderings))
         targets = list(executor.map(lambda spec: target_partitions(pool, spec), specs))
 
         def one(pair: tuple[int, int]) -> Grid:
@@ -94,7 +94,7 @@ def _candidates() -> None:
             rows = in_any_size(
                 pool, specs[spec], orderings[order], thin=thin,
                 simulated=(sizes[5], sizes[-6]),
-                place=places[order], target=targets[spec],
+                row_order=places[order], target=targets[spec],
             )  # fmt: skip
             return simulate_sizes(rows, sizes, wanted)
 
@@ -163,7 +163,7 @@ def _regret() -> None:
     files = claiming(table.file_table(), CLAIMED)
     view = table_view(files, None, table.sample(np.arange(20), 2_000), 128 << 20)
     wanted = demands(work, SCHEMA, 30 * DAY)
-    given = Given(view, PartitionSpec(0), wanted, LOCAL, 4.0, 30 * DAY)
+    given = RecommendInput(view, PartitionSpec(0), wanted, LOCAL, 4.0, 30 * DAY)
     pool, thin, screen = (build_pool(view, (KEY, DATE, PART), n) for n in (40_000, 8_192, 24_576))
     assert pool is not None and thin is not None and screen is not None
     space, _ = search_space(given, pool, thin, screen)

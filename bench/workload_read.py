@@ -101,7 +101,7 @@ def read(directory: Path) -> None:
     """Read them as loop.reader does."""
     from reconciler.queries.moving_windows import with_movement
     from reconciler.queries.shape import workload_of
-    from reconciler.state.movements import movements
+    from reconciler.state.movements import stored_movements
     from reconciler.state.state import StateStore
 
     store = StateStore(directory)
@@ -110,7 +110,7 @@ def read(directory: Path) -> None:
     start, cpu = time.perf_counter(), time.process_time()
     known = store.shapes(UUID)
     stored = time.perf_counter()
-    workload = with_movement(workload_of(known), SCHEMA, movements(store, UUID))
+    workload = with_movement(workload_of(known), SCHEMA, stored_movements(store, UUID))
     end = time.perf_counter()
     print(
         f"read {workload.queries:,.0f} queries of {len(workload.shapes)} shapes in "

@@ -41,7 +41,7 @@ from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS
 from reconciler.advisor.pto.objective import reading_cost
 from reconciler.advisor.pto.partitionings import text_of
 from reconciler.advisor.pto.present import present_readings
-from reconciler.advisor.pto.recommend import SCREEN_ROWS, THIN_ROWS, Given, search_space
+from reconciler.advisor.pto.recommend import SCREEN_ROWS, THIN_ROWS, RecommendInput, search_space
 from reconciler.advisor.pto.recommend import recommend as recommendation_of
 from reconciler.advisor.pto.space import Label, Space, best, sampled_enough
 from reconciler.advisor.simulate.pool import build_pool
@@ -158,7 +158,7 @@ def compared(
     }
 
 
-def _space(given: Given) -> Space:
+def _space(given: RecommendInput) -> Space:
     columns = sorted(given.view.sample.values) if given.view.sample is not None else []
     pool, thin, screen = (
         build_pool(given.view, columns, rows) for rows in (600_000, THIN_ROWS, SCREEN_ROWS)
@@ -203,7 +203,7 @@ def _to_write(space: Space, chosen: Label, number: int, *, whole: bool) -> list[
     return named
 
 
-def _read(given: Given, view: Any) -> dict[str, float]:
+def _read(given: RecommendInput, view: Any) -> dict[str, float]:
     """Return what the recorded queries read of written files, by their footers."""
     readings = present_readings(view, given.demands)
     cost = float(reading_cost(given.costs, readings, given.demands).sum())
@@ -226,7 +226,7 @@ def _whole(space: Space, label: Label) -> bool:
 def _written(
     place: Place,
     drawn: Drawn,
-    given: Given,
+    given: RecommendInput,
     space: Space,
     name: str,
     label: Label,
@@ -261,7 +261,7 @@ def _written(
     return Written(name, what, predicted, found, watched)
 
 
-def _actions(before: Seen, given: Given, space: Space, label: Label) -> list[Action]:
+def _actions(before: Seen, given: RecommendInput, space: Space, label: Label) -> list[Action]:
     files, candidate = before.observation.files, label.candidate
     chosen = space.partitionings[candidate.spec]
     ordering = space.ordering(candidate.ordering)

@@ -293,7 +293,7 @@ def play(
         after=after or end,
         plan=plan,
         following=done.after,
-        recorded=plan.evidence.workload,
+        recorded=plan.queries.workload,
         later=workload(place, name, drawn.later),
         seconds=sum(actor.seconds),
         cpu_seconds=cpu_seconds,

@@ -76,7 +76,7 @@ def _compared(place: Place, drawn: Drawn, before: Seen, plan: Proposal) -> Line:
     table.add_files(paths, check_duplicate_files=False)
     views = [look(place, name).view]
     views += [before.view.take(np.flatnonzero(left))] if left.any() else []
-    read = [read_of(view, plan.evidence.workload) for view in views]
+    read = [read_of(view, plan.queries.workload) for view in views]
     shapes = [
         sum(one.shapes.get(shape["shapeId"], 0.0) for one in read) / shape["bytesAfter"] - 1.0
         for shape in evidence["shapes"]

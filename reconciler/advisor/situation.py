@@ -13,7 +13,12 @@ import numpy.typing as npt
 
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.deletes.burden import Burden, burden_of
-from reconciler.advisor.measure.untouched import Asked, Untouched, asked_of, untouched_table
+from reconciler.advisor.measure.untouched import (
+    QueryGroup,
+    Untouched,
+    query_groups,
+    untouched_table,
+)
 from reconciler.advisor.migration.risks import Risk, hindrances, other_specs, risks
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
 from reconciler.format import plural
@@ -95,7 +100,7 @@ class ExpectedReading:
     """The same at the mean rate of the recorded window."""
     outlook: Outlook
     """Why the forecast rates are what they are."""
-    asked: tuple[Asked, ...]
+    groups: tuple[QueryGroup, ...]
     """What queries read of the table and of an untouched one, by their columns; empty where no
     limit depends on it."""
     untouched: Untouched | None
@@ -402,7 +407,7 @@ def _expected(given: AdviceInput, view: TableView) -> ExpectedReading:
         yearly=yearly,
         yearly_mean=yearly_mean,
         outlook=rates.outlook,
-        asked=() if untouched is None else asked_of(view, wanted, savings.readings, untouched),
+        groups=() if untouched is None else query_groups(view, wanted, savings.readings, untouched),
         untouched=untouched,
         basis=_basis(given),
     )

@@ -294,7 +294,7 @@ def recorded_shapes(
     from reconciler.cli.explain_query import median_query
 
     seen = proposal.observation
-    batches = {batch.shape_id: batch for batch in proposal.evidence.workload.shapes}
+    batches = {batch.shape_id: batch for batch in proposal.queries.workload.shapes}
     found = matching_shapes(proposal.plan.evidence.get("shapes", []), wanted, seen.name)
     return [
         shape_document(shape, proposal.target.catalog.prices)

@@ -183,7 +183,7 @@ def saved_per_day(proposal: Proposal) -> float:
 
     Unknown is -1, which is last in order.
     """
-    workload, advice = proposal.evidence.workload, proposal.advice
+    workload, advice = proposal.queries.workload, proposal.advice
     if workload.empty:
         return -1.0
     if not proposal.pending:

@@ -113,7 +113,7 @@ def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: 
     tree = _tree(proposal, plans)
     return Sources(
         observation=proposal.observation,
-        workload=proposal.evidence.workload,
+        workload=proposal.queries.workload,
         advice=proposal.advice,
         settings=proposal.settings,
         plan=proposal.plan.document(),

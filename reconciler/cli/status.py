@@ -180,7 +180,7 @@ def _deletes(proposal: Proposal) -> dict[str, Any] | None:
 
 def _amplification(proposal: Proposal) -> float | None:
     value = proposal.advice.amplification_now
-    return round(value, 2) if not proposal.evidence.workload.empty and value == value else None
+    return round(value, 2) if not proposal.queries.workload.empty and value == value else None
 
 
 def _budget_limit(gate: Gate) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
-    from reconciler.loop.ports import Evidence, Target
+    from reconciler.loop.ports import RecordedQueries, Target
     from reconciler.loop.reader import Reader
     from reconciler.queries.shape import Shape, Workload
     from reconciler.table.observation import Observation
@@ -28,10 +28,10 @@ def table_document(
             raise
         name = quoted_name((target.catalog.name, *target.identifier))
         return {"table": name, "error": error.what, "shapes": []}
-    return {"table": seen.name, **_recorded(reader.evidence(seen), seen, show_literals)}
+    return {"table": seen.name, **_recorded(reader.recorded_queries(seen), seen, show_literals)}
 
 
-def _recorded(found: Evidence, seen: Observation, show_literals: bool) -> dict[str, Any]:
+def _recorded(found: RecordedQueries, seen: Observation, show_literals: bool) -> dict[str, Any]:
     """Return what is known of the queries of a table that the catalog has."""
     from reconciler.format import utc
 

@@ -27,7 +27,7 @@ from reconciler.loop.decision_settings import (
 )
 from reconciler.loop.file_checks import files_read
 from reconciler.loop.history import History
-from reconciler.loop.ports import Evidence, Ports, Target
+from reconciler.loop.ports import Ports, RecordedQueries, Target
 from reconciler.loop.replica_settings import replica_name
 from reconciler.plan import reasons
 from reconciler.plan.sentence import sentence
@@ -74,7 +74,7 @@ class Advised:
 
     observation: Observation
     """The table as it was advised on."""
-    evidence: Evidence
+    queries: RecordedQueries
     """The recorded queries of the table."""
     history: History
     """What the state store has of the table."""
@@ -116,9 +116,9 @@ def _advised_on(
     ports: Ports,
     now: dt.datetime,
 ) -> Advised:
-    evidence = ports.evidence(seen)
+    queries = ports.recorded_queries(seen)
     history = ports.history(seen.uuid)
-    history = replace(history, credits=ports.saved(seen, evidence, history))
+    history = replace(history, credits=ports.saved(seen, queries, history))
     if unattended(policy.spec.approval):
         history = replace(history, replaced=ports.replaced(seen, history))
     seen, orphans = _with_orphans(seen, target, policy, ports, now)
@@ -127,15 +127,15 @@ def _advised_on(
         policy,
         seen,
         history,
-        evidence,
+        queries,
         target_bytes=target_size(policy, seen),
         now_ms=_ms(now),
         searched=Searched(
             needed_snapshots(policy, seen, ports, now), orphans, _replica(target, policy, ports)
         ),
     )
-    advice, row_groups, settings = advise(target, seen, evidence.workload, settings, ports)
-    return Advised(seen, evidence, history, settings, advice, row_groups)
+    advice, row_groups, settings = advise(target, seen, queries.workload, settings, ports)
+    return Advised(seen, queries, history, settings, advice, row_groups)
 
 
 def _with_orphans(

@@ -15,9 +15,9 @@ import numpy as np
 
 from reconciler.advisor.measure.credit import NEVER, Credit, PastRewrite, Price, credit_of
 from reconciler.loop.past_rewrites import (
-    Batch,
     Batches,
-    Kept,
+    BatchKey,
+    LedgerFiles,
     batches_of,
     new_files,
     rewrites_of,
@@ -58,13 +58,13 @@ def past_credits(
     """
     if not any(entry.written for entry in entries):
         return {}
-    noted = store.note_as(saved_key(observation.uuid), _noted) or _Noted("", 0, {}, {})
+    noted = store.note_as(saved_key(observation.uuid), _noted) or _CreditNote("", 0, {}, {})
     until, due = noted.until_ms, now_ms - OPEN_MS
     version = _version(observation, entries, queries, price)
     if noted.version == version and due - until < STEP_MS:
         return dict(noted.plans)
     rewrites = _rewrites(store, observation, entries, now_ms)
-    closed: Known = noted.closed
+    closed: ClosedSums = noted.closed
     if due - until >= STEP_MS:
         closed = _added(closed, rewrites, _between(queries, until, due), price)
         until = due
@@ -81,24 +81,24 @@ def past_credits(
     return found
 
 
-Known = Mapping[Batch, tuple[str, Credit]]
+ClosedSums = Mapping[BatchKey, tuple[str, Credit]]
 """What each batch has saved, with its plan."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Noted:
+class _CreditNote:
     """What the state knows. version: what it was measured from. until_ms: the queries before it are
     in `closed`. plans: what each plan has saved."""
 
     version: str
     until_ms: int
-    closed: Known
+    closed: ClosedSums
     plans: Mapping[str, Credit]
 
 
-def _noted(note: Any) -> _Noted:
+def _noted(note: Any) -> _CreditNote:
     """Return the value of a note. Raises ValueError, KeyError or TypeError if it holds none."""
-    return _Noted(
+    return _CreditNote(
         version=str(note["version"]),
         until_ms=int(note["untilMs"]),
         closed={
@@ -119,13 +119,13 @@ def _rewrites(
     observation: Observation,
     entries: Sequence[LedgerEntry],
     now_ms: int,
-) -> dict[Batch, PastRewrite]:
+) -> dict[BatchKey, PastRewrite]:
     """Return the past rewrites that still count. Files that are found new in the table are stored,
     so that they are known when they are gone."""
     batches = still_counting(batches_of(entries, store.intents(observation.uuid)))
     written = _written(store, observation, batches, now_ms)
     inputs = store.old_zone_maps_of({intent.plan_id for intent, _ in batches.values()})
-    return rewrites_of(Kept(batches, inputs, written), observation, now_ms)
+    return rewrites_of(LedgerFiles(batches, inputs, written), observation, now_ms)
 
 
 def replaced_files(
@@ -154,7 +154,7 @@ def record_written(store: Store, observation: Observation, now_ms: int) -> None:
 
 def _written(
     store: Store, observation: Observation, batches: Batches, now_ms: int
-) -> dict[Batch, tuple[int, FileTable]]:
+) -> dict[BatchKey, tuple[int, FileTable]]:
     """Return the data files that the batches added, with those that are recorded only now."""
     known = store.written_zone_maps(observation.uuid) if batches else {}
     for key, (intent, _) in batches.items():
@@ -166,8 +166,11 @@ def _written(
 
 
 def _added(
-    known: Known, rewrites: Mapping[Batch, PastRewrite], queries: Sequence[Shape], price: Price
-) -> dict[Batch, tuple[str, Credit]]:
+    known: ClosedSums,
+    rewrites: Mapping[BatchKey, PastRewrite],
+    queries: Sequence[Shape],
+    price: Price,
+) -> dict[BatchKey, tuple[str, Credit]]:
     """Return the sums with what these queries did not read."""
     found = dict(known)
     for key, rewrite in rewrites.items():
@@ -176,7 +179,7 @@ def _added(
     return found
 
 
-def _by_plan(known: Known) -> dict[str, Credit]:
+def _by_plan(known: ClosedSums) -> dict[str, Credit]:
     found: dict[str, Credit] = {}
     for plan, one in known.values():
         found[plan] = found[plan].plus(one) if plan in found else one

@@ -39,7 +39,7 @@ from reconciler.errors import KeyNotFoundError, UnsupportedError
 from reconciler.loop.audits import audited
 from reconciler.loop.history import History
 from reconciler.loop.migration import migration_of
-from reconciler.loop.ports import Evidence
+from reconciler.loop.ports import RecordedQueries
 from reconciler.loop.replica_settings import replica_settings
 from reconciler.plan.budget import Budget
 from reconciler.plan.conflicts import Conflicts
@@ -87,7 +87,7 @@ def settings_for(
     policy: TableLayoutPolicy,
     observation: Observation,
     history: History,
-    evidence: Evidence,
+    queries: RecordedQueries,
     *,
     target_bytes: int,
     now_ms: int,
@@ -95,7 +95,7 @@ def settings_for(
 ) -> Settings:
     """Return the settings of one decision. Raises UserError for keys that do not exist or have no
     order, and for a write mode that the table's format version does not have."""
-    spec, workload = policy.spec, evidence.workload
+    spec, workload = policy.spec, queries.workload
     _require_mode(policy, observation)
     rho = rho_from(history.rho)
     quiet_ms, lengthened_by = quiet_period(spec, history.conflicts)
@@ -118,7 +118,7 @@ def settings_for(
         bases=written_bases(history.entries),
         leads=written_leads(history.entries),
         calibration=read_calibration(history.checks),
-        coverage=evidence.coverage.share,
+        coverage=queries.coverage.share,
         deletes=_by_commits(settings.deletes, observation, quiet_ms, now_ms),
         migration=migration_of(policy, observation, workload, history.entries, history.checks),
         cpu_calibration=cpu_calibration(history.entries),

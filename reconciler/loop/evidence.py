@@ -72,11 +72,11 @@ def evidence_document(
     and checks that its reviewer saw.
     """
     advice, observation, settings = found.advice, found.observation, found.settings
-    workload, history = found.evidence.workload, found.history
+    workload, history = found.queries.workload, found.history
     waits = waiting(advice, observation, settings)
     return {
         **_policy(policy),
-        "workload": workload_document(workload, found.evidence.coverage)
+        "workload": workload_document(workload, found.queries.coverage)
         | {"rates": rates_document(advice.outlook, workload)},
         "totals": total_lines(advice, workload),
         "objectives": [_objective(item) for item in advice.objectives],
@@ -392,7 +392,7 @@ def _shapes(found: Advised, show_literals: bool) -> list[dict[str, Any]]:
     schema = found.observation.schema
     texts = {
         shape.shape_id: marked_text(shape, schema, show_literals=show_literals)
-        for shape in found.evidence.workload.shapes
+        for shape in found.queries.workload.shapes
     }
     effects = sorted(found.advice.shapes, key=lambda s: (-s.bytes_now, s.shape_id))
     return [_shape(effect, texts) for effect in effects]

@@ -165,7 +165,7 @@ class LocalActor(Reader):
 
         A failed measurement is ignored: the table has been rewritten, and its run has not failed.
         """
-        observation, shapes = after.observation, after.evidence.workload.shapes
+        observation, shapes = after.observation, after.queries.workload.shapes
         known = self.store.note_as(rho_key(observation.uuid), ratios) or ()
         known_shapes = [batch for batch in shapes if not batch.full_scan and batch.projection]
         if self.spark is None or not self.spark.started:

@@ -18,11 +18,11 @@ from reconciler.plan.undo import with_restored
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 
-Batch = tuple[str, int]
+BatchKey = tuple[str, int]
 """A commit batch: the id of its attempt, and its number there."""
 
 
-Batches = Mapping[Batch, tuple[Intent, tuple[LedgerEntry, ...]]]
+Batches = Mapping[BatchKey, tuple[Intent, tuple[LedgerEntry, ...]]]
 """Commit batches of which files were written, with the outcomes of their actions."""
 
 MOST_REPLACED = 500
@@ -30,7 +30,7 @@ MOST_REPLACED = 500
 
 
 @dataclass(frozen=True)
-class Kept:
+class LedgerFiles:
     """What the ledger keeps of past rewrites of one table.
 
     batches: those that count, each with its outcomes.
@@ -40,12 +40,12 @@ class Kept:
 
     batches: Batches
     inputs: Mapping[tuple[str, str], FileTable]
-    written: Mapping[Batch, tuple[int, FileTable]]
+    written: Mapping[BatchKey, tuple[int, FileTable]]
 
 
 def batches_of(entries: Iterable[LedgerEntry], intents: Iterable[Intent]) -> Batches:
     """Return the batches of which files were written, in order of time."""
-    done: dict[Batch, list[LedgerEntry]] = {}
+    done: dict[BatchKey, list[LedgerEntry]] = {}
     for entry in sorted(entries, key=lambda entry: entry.at_ms):
         if entry.written and entry.outcome.action_id:
             done.setdefault((entry.outcome.attempt_id, entry.outcome.batch), []).append(entry)
@@ -74,7 +74,9 @@ def new_files(intent: Intent, observation: Observation) -> FileTable | None:
     return observation.files.take(np.array(sorted(rows), dtype=np.int64))
 
 
-def rewrites_of(kept: Kept, observation: Observation, now_ms: int) -> dict[Batch, PastRewrite]:
+def rewrites_of(
+    kept: LedgerFiles, observation: Observation, now_ms: int
+) -> dict[BatchKey, PastRewrite]:
     """Return the rewrites whose files before and after are known."""
     times = {one.snapshot_id: one.timestamp_ms for one in observation.ancestry}
     since = {
@@ -82,7 +84,7 @@ def rewrites_of(kept: Kept, observation: Observation, now_ms: int) -> dict[Batch
         for key, (_, entries) in kept.batches.items()
         if (moment := _since_ms(key, entries, kept, times)) is not None
     }
-    found, taken = {}, dict[str, _Taken]()
+    found, taken = {}, dict[str, _Replacement]()
     for key in sorted(since, key=lambda key: -since[key]):  # the last first: it ends those before
         intent, entries = kept.batches[key]
         after = kept.written[key][1] if key in kept.written else new_files(intent, observation)
@@ -92,12 +94,12 @@ def rewrites_of(kept: Kept, observation: Observation, now_ms: int) -> dict[Batch
             made = written(intent.plan_id, since[key], before, after)
             found[key] = _dated(made, taken, observation, now_ms)
             lost = _lost(found[key])
-        taken |= dict.fromkeys(intent.inputs, _Taken(since[key], *lost))
+        taken |= dict.fromkeys(intent.inputs, _Replacement(since[key], *lost))
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _Replacement:
     """Files that a rewrite of ours replaced.
 
     at_ms: when. lost_after_ms, lost_by_ms: the rows that it wrote for them were removed after the
@@ -121,7 +123,7 @@ def _lost(rewrite: PastRewrite) -> tuple[int, int]:
 
 
 def _since_ms(
-    key: Batch, entries: Sequence[LedgerEntry], kept: Kept, times: Mapping[int, int]
+    key: BatchKey, entries: Sequence[LedgerEntry], kept: LedgerFiles, times: Mapping[int, int]
 ) -> int | None:
     """Return when the batch's files became those of the table; None while they wait on a branch.
 
@@ -151,7 +153,7 @@ def _replaced(
 
 
 def _dated(
-    rewrite: PastRewrite, taken: Mapping[str, _Taken], observation: Observation, now_ms: int
+    rewrite: PastRewrite, taken: Mapping[str, _Replacement], observation: Observation, now_ms: int
 ) -> PastRewrite:
     """Return the rewrite with the times at which its files stopped being live.
 
@@ -174,7 +176,7 @@ def _dated(
 
 
 def _end(
-    path: str, taken: Mapping[str, _Taken], live: bool, first: int, last: int
+    path: str, taken: Mapping[str, _Replacement], live: bool, first: int, last: int
 ) -> tuple[int, int, int]:
     """Return when a file was replaced by us, and after and by when its rows were lost."""
     if path in taken:

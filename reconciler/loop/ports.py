@@ -37,7 +37,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RecordedQueries:
     """The known queries on a table."""
 
     workload: Workload
@@ -65,7 +65,7 @@ class Ports(Protocol):
 
     def observe(self, target: Target) -> Observation: ...
 
-    def evidence(self, observation: Observation) -> Evidence: ...
+    def recorded_queries(self, observation: Observation) -> RecordedQueries: ...
 
     def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups: ...
 
@@ -101,7 +101,7 @@ class Ports(Protocol):
         ...
 
     def saved(
-        self, observation: Observation, evidence: Evidence, history: History
+        self, observation: Observation, queries: RecordedQueries, history: History
     ) -> Mapping[str, Credit]:
         """Return what later queries did not read because of past rewrites, by plan id."""
         ...

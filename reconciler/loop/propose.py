@@ -20,7 +20,7 @@ from reconciler.loop.evidence import evidence_document
 from reconciler.loop.file_checks import reads_one_of
 from reconciler.loop.gating import forbidden_by
 from reconciler.loop.history import History
-from reconciler.loop.ports import Evidence, Ports, Target
+from reconciler.loop.ports import Ports, RecordedQueries, Target
 from reconciler.plan.actions.base import Consent
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.plan import Basis, Plan, PlannedAction, freeze
@@ -51,7 +51,7 @@ class PlanOnTable:
     """The policy that the plan was made by."""
     observation: Observation
     """The table as it is now."""
-    evidence: Evidence
+    queries: RecordedQueries
     """The known queries on the table."""
     row_group_bytes: int
     """Size of a row group that the policy or the table asks for."""
@@ -144,7 +144,7 @@ def proposal_of(wanted: PlanRequest, found: Advised, plan: Plan, now: dt.datetim
         target=looked_at(wanted),
         policy=wanted.policy,
         observation=found.observation,
-        evidence=found.evidence,
+        queries=found.queries,
         row_group_bytes=found.settings.row_group_bytes,
         settings=found.settings,
         history=found.history,
@@ -185,18 +185,18 @@ def place_plan(
     """Return a frozen plan on the table as it is now. Nothing is planned again."""
 
     def on(seen: Observation) -> PlanOnTable:
-        evidence = ports.evidence(seen)
+        queries = ports.recorded_queries(seen)
         states, pending = judged(plan, seen, now)
         return PlanOnTable(
             target=target,
             policy=policy,
             observation=seen,
-            evidence=evidence,
+            queries=queries,
             row_group_bytes=row_group_size(policy, seen),
             plan=plan,
             states=states,
             pending=pending,
-            row_groups=planned_row_groups(target, policy, seen, evidence, ports, now),
+            row_groups=planned_row_groups(target, policy, seen, queries, ports, now),
         )
 
     return on_live_files(target, ports, on)
@@ -241,7 +241,7 @@ def freeze_advice(
         show_literals=wanted.show_literals,
     )
     document |= more
-    _warn_if_stale(document, found.evidence.workload, now)
+    _warn_if_stale(document, found.queries.workload, now)
     lifetime = dt.timedelta(seconds=policy.spec.approval.plan_ttl_seconds)
     base = observation.snapshot_id
     if settings.audited is not None:

@@ -24,9 +24,9 @@ def read_check(
 ) -> ReadCheck | None:
     """Return the same queries measured on the new zone maps; None without queries."""
     predicted = _predicted(before, Quantity.READ)
-    if before.evidence.workload.empty or predicted is None or not result.commits:
+    if before.queries.workload.empty or predicted is None or not result.commits:
         return None
-    size, workload = before.row_group_bytes, before.evidence.workload
+    size, workload = before.row_group_bytes, before.queries.workload
     was = window_read(
         before.observation.files, workload, before.row_groups, size, before.open_bytes
     )
@@ -57,7 +57,7 @@ def read_afterwards(before: PlanOnTable, after: PlanOnTable, ports: Ports) -> Wi
     them. In a table of few files that is all footers, as in the next plan. In a larger table the
     next plan knows fewer footers, and shows a bound.
     """
-    files, workload = after.observation.files, before.evidence.workload
+    files, workload = after.observation.files, before.queries.workload
     row_groups, known = after.row_groups, _known(after)
     wanted = _comparable(before, files) if filtered_columns(workload) else known
     if not np.array_equal(wanted, known) and len(wanted) <= MOST_FOOTERS:

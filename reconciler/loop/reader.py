@@ -33,7 +33,7 @@ from reconciler.catalog.spec_use import unused_specs
 from reconciler.loop.credit_record import past_credits, record_written, replaced_files
 from reconciler.loop.file_checks import MOST_FOOTERS, Checked, refused_forms, sizes_of
 from reconciler.loop.history import History
-from reconciler.loop.ports import Evidence, OpenWork, Target
+from reconciler.loop.ports import OpenWork, RecordedQueries, Target
 from reconciler.loop.training import Trees, trained_trees
 from reconciler.plan.actions.base import Action
 from reconciler.plan.conflicts import Conflicts
@@ -47,7 +47,7 @@ from reconciler.queries.moving_windows import with_movement
 from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.rewrite_cost import run_times
 from reconciler.queries.shape import workload_of
-from reconciler.state.movements import movements
+from reconciler.state.movements import stored_movements
 from reconciler.state.openings import open_price
 from reconciler.state.sketch import SketchedFiles, sample_rows
 from reconciler.state.store import Store
@@ -122,17 +122,17 @@ class Reader:
         levels = (*target.identifier[:-1], name)
         return seen_replica(target.catalog, levels, self.timeout)
 
-    def evidence(self, observation: Observation) -> Evidence:
+    def recorded_queries(self, observation: Observation) -> RecordedQueries:
         excluded = excluded_fields(self.exclude_columns, observation.schema)
         known = (without_fields(one, excluded) for one in self.store.shapes(observation.uuid))
         skipped = tuple(sorted(self.store.skips(observation.uuid).items()))
         recorded = with_movement(
             workload_of(known, skipped),
             observation.schema,
-            movements(self.store, observation.uuid),
+            stored_movements(self.store, observation.uuid),
         )
         workload = with_first_rows(recorded, observation.files)
-        return Evidence(workload, coverage(workload, observation.files), recorded)
+        return RecordedQueries(workload, coverage(workload, observation.files), recorded)
 
     def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups:
         return read_row_groups(
@@ -215,11 +215,11 @@ class Reader:
         )
 
     def saved(
-        self, observation: Observation, evidence: Evidence, history: History
+        self, observation: Observation, queries: RecordedQueries, history: History
     ) -> Mapping[str, Credit]:
         price = Price(history.open_price.bytes)
         return past_credits(
-            self.store, observation, history.entries, evidence.recorded.shapes, price, now_ms()
+            self.store, observation, history.entries, queries.recorded.shapes, price, now_ms()
         )
 
     def replaced(self, observation: Observation, history: History) -> tuple[FileTable, ...]:

@@ -17,12 +17,12 @@ from reconciler.advisor.choose.properties import DISTRIBUTION_MODE
 from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS, NEEDS
 from reconciler.advisor.pto.objective import PRESETS, Costs, costs_of_plans
 from reconciler.advisor.pto.partitionings import Ingest
-from reconciler.advisor.pto.recommend import MOST_ROWS, Given, recommend
+from reconciler.advisor.pto.recommend import MOST_ROWS, RecommendInput, recommend
 from reconciler.advisor.pto.recommendation import Recommendation
 from reconciler.errors import UserError
 from reconciler.format import plural
 from reconciler.loop.advised import filtered_columns, on_live_files, with_footer
-from reconciler.loop.ports import Evidence, Target
+from reconciler.loop.ports import RecordedQueries, Target
 from reconciler.loop.reader import Reader
 from reconciler.plan.ledger import throughput
 from reconciler.queries.demanded import demands
@@ -87,7 +87,7 @@ class Recommended:
     """The table's catalog and name."""
     observation: Observation
     """The table as it was observed."""
-    evidence: Evidence
+    queries: RecordedQueries
     """The recorded queries."""
     options: Options
     """How it was to be made."""
@@ -146,7 +146,7 @@ class Gathered:
     """The table's catalog and name."""
     observation: Observation
     """The table as it was observed."""
-    evidence: Evidence
+    queries: RecordedQueries
     """The recorded queries."""
     options: Options
     """How the recommendation is to be made."""
@@ -154,7 +154,7 @@ class Gathered:
     """Sampled rows of the table."""
     throughput: Throughput
     """The time model of rewrites."""
-    given: Given
+    given: RecommendInput
     """The input of the search for a layout."""
 
 
@@ -163,9 +163,9 @@ def gathered(
 ) -> Gathered:
     """Return what is known of an observed table. Raises UserError for input that allows no
     recommendation."""
-    evidence = reader.evidence(seen)
-    wanted = _demands(seen, evidence.workload, options)
-    columns = _columns(seen.files, evidence.workload)
+    queries = reader.recorded_queries(seen)
+    wanted = _demands(seen, queries.workload, options)
+    columns = _columns(seen.files, queries.workload)
     chosen = _footers(seen.files)
     footers = reader.footers(target, seen, chosen)
     _enough_budget(seen.files, footers, columns, options.sample_bytes)
@@ -175,7 +175,7 @@ def gathered(
         footers=footers, now_ms=now_ms, read=reader.read_sketches,
     )  # fmt: skip
     blocks = sample_blocks(
-        files, _by_projection(seen.files, evidence.workload, columns),
+        files, _by_projection(seen.files, queries.workload, columns),
         budget=min(MOST_BLOCK_BYTES, options.sample_bytes - sample.bytes_read), footers=footers,
         now_ms=now_ms,
     )  # fmt: skip
@@ -185,7 +185,7 @@ def gathered(
     view = table_view(
         seen.files, footers, sample.rows, DEFAULT_ROW_GROUP, round(costs.file), blocks.blocks
     )
-    given = Given(
+    given = RecommendInput(
         view=view,
         present=seen.files.specs[seen.files.default_spec_id],
         demands=wanted,
@@ -196,11 +196,11 @@ def gathered(
         method=options.method,
         seed=options.seed,
         keep_partitioning=options.keep_partitioning,
-        windows=_windows(evidence.workload, seen, options),
+        windows=_windows(queries.workload, seen, options),
         unbounded=unbounded(seen),
         by_spark=by_spark(seen),
     )
-    return Gathered(target, seen, evidence, options, sample, throughput(history.entries), given)
+    return Gathered(target, seen, queries, options, sample, throughput(history.entries), given)
 
 
 def unbounded(seen: Observation) -> frozenset[int]:
@@ -224,7 +224,7 @@ def _on(
     found = gathered(seen, target, reader, options, now)
     given = found.given
     return Recommended(
-        target, seen, found.evidence, options, given.costs, found.sample, given.demands,
+        target, seen, found.queries, options, given.costs, found.sample, given.demands,
         recommend(given), found.throughput, given.rho, given.ingest, now,
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.advisor.migration.risks import risks
 from reconciler.advisor.pto.fallen import described as in_words
 from reconciler.advisor.pto.methods.registry import PREDICATE_ORDER, UNDECLARABLE
-from reconciler.advisor.pto.recommendation import DeclaredLayout, FrontPoint, Reading
+from reconciler.advisor.pto.recommendation import DeclaredLayout, FrontPoint, LayoutReading
 from reconciler.advisor.pto.space import SURE_ROWS
 from reconciler.api.choices import ClusteringMode
 from reconciler.api.quantities import format_bytes
@@ -96,7 +96,7 @@ def _saves(today: DeclaredLayout, chosen: DeclaredLayout | None) -> float:
 
 
 def _workload(made: Recommended) -> dict[str, Any]:
-    workload, coverage = made.evidence.workload, made.evidence.coverage
+    workload, coverage = made.queries.workload, made.queries.coverage
     return {
         "queries": round(workload.queries),
         "shapes": len(workload.shapes),
@@ -214,7 +214,7 @@ def _money(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
     return {"money": {"currency": prices.currency, **amounts}}
 
 
-def _reading(reading: Reading) -> dict[str, int]:
+def _reading(reading: LayoutReading) -> dict[str, int]:
     return {
         "bytes": round(reading.bytes),
         "low": round(reading.low),
@@ -334,7 +334,7 @@ def warnings(layout: DeclaredLayout, made: Recommended) -> list[str]:
         )
     if not changes_spec(layout, seen):
         return found
-    migration = migration_to(layout.spec.own_fields, seen, made.evidence.workload)
+    migration = migration_to(layout.spec.own_fields, seen, made.queries.workload)
     now_ms = int(made.made.timestamp() * 1000)
     against = risks(seen.files, seen.delete_files, seen.format_version, migration, now_ms)
     return [*found, *(f"the migration waits: {risk.text()}" for risk in against)]

@@ -90,7 +90,7 @@ def left_of(proposal: Proposal, item: PlannedAction, state: ActionState) -> Plan
 def _evidence_left(
     proposal: Proposal, planned: Mapping[str, Any], left: Sequence[Prediction]
 ) -> dict[str, Any]:
-    now = workload_document(proposal.evidence.workload, proposal.evidence.coverage)
+    now = workload_document(proposal.queries.workload, proposal.queries.coverage)
     same = all(now[key] == planned["workload"][key] for key in ("queries", "sinceMs", "untilMs"))
     return {
         "totals": _totals(proposal, planned, left, same),
@@ -113,7 +113,7 @@ def _totals(
     """
     was = {line["name"]: line for line in planned["totals"]}
     lines = []
-    for line in total_lines(proposal.advice, proposal.evidence.workload):
+    for line in total_lines(proposal.advice, proposal.queries.workload):
         before = was.get(line["name"], {})
         line = {key: line[key] for key in _known_now(line) if key in line}
         if is_of(line, Quantity.FILES):

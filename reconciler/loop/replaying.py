@@ -26,7 +26,7 @@ from reconciler.loop.advised import (
 )
 from reconciler.loop.decision_settings import budgets_of, settings_for
 from reconciler.loop.history import History
-from reconciler.loop.ports import Evidence, Ports, Target
+from reconciler.loop.ports import Ports, RecordedQueries, Target
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.shape import Shape, Workload
 from reconciler.replay.observed import ObservedTable
@@ -106,10 +106,10 @@ def _replayed(
     now: dt.datetime,
     progress: Progress,
 ) -> Replayed:
-    evidence, history = ports.evidence(seen), ports.history(seen.uuid)
-    workload = evidence.recorded  # first rows are a range of the present files alone
+    queries, history = ports.recorded_queries(seen), ports.history(seen.uuid)
+    workload = queries.recorded  # first rows are a range of the present files alone
     _require_queries(seen, workload)
-    settings = [_settings(rival.policy, seen, history, evidence, ports, now) for rival in rivals]
+    settings = [_settings(rival.policy, seen, history, queries, ports, now) for rival in rivals]
     table = _read(seen, target, workload, settings[0], ports)
     batches = _batches(workload, span)
     arrivals, notes = _arrivals(seen, batches)
@@ -156,14 +156,14 @@ def _settings(
     policy: TableLayoutPolicy,
     seen: Observation,
     history: History,
-    evidence: Evidence,
+    queries: RecordedQueries,
     ports: Ports,
     now: dt.datetime,
 ) -> Settings:
     """Return the settings of the policy without what the table's real past says, which a replay
     has a past of its own for."""
     settings = settings_for(
-        policy, seen, history, evidence,
+        policy, seen, history, queries,
         target_bytes=target_size(policy, seen), now_ms=int(now.timestamp() * 1000),
     )  # fmt: skip
     price = ports.open_price(seen.uuid)
@@ -316,8 +316,8 @@ class _Play:
         policy = within(budgets_of(rival.policy.spec))
         if rival.baseline:
             moved = others[1].replay.rewritten_bytes if len(others) > 1 else np.zeros(1)
-            known = BaselineInput(self.seen, self.workload, float(moved.mean()))
-            policy = BASELINES[rival.baseline](known)
+            given = BaselineInput(self.seen, self.workload, float(moved.mean()))
+            policy = BASELINES[rival.baseline](given)
         return replay(self.table, self.steps, policy, settings, before=self.before, done=done)
 
 
@@ -358,14 +358,14 @@ class BaselineInput:
 
 
 BASELINES: dict[str, Callable[[BaselineInput], Policy[ReplayTable]]] = {
-    "none": lambda known: do_nothing,
-    "sort-all": lambda known: sort_everything(known.key),
-    "sort-new": lambda known: sort_new_data(known.key),
-    "sort-weekly": lambda known: rebuild_each(7 * DAY_MS, _columns(known.seen, known.workload)),
-    "depth-driven": lambda known: depth_driven(known.key, known.batch_bytes),
-    "literal-wair": lambda known: literal_wair(),
-    "literal-wair-one-key": lambda known: literal_wair(hybrid=False),
-    "new-tree": lambda known: rebuild_tree,
+    "none": lambda given: do_nothing,
+    "sort-all": lambda given: sort_everything(given.key),
+    "sort-new": lambda given: sort_new_data(given.key),
+    "sort-weekly": lambda given: rebuild_each(7 * DAY_MS, _columns(given.seen, given.workload)),
+    "depth-driven": lambda given: depth_driven(given.key, given.batch_bytes),
+    "literal-wair": lambda given: literal_wair(),
+    "literal-wair-one-key": lambda given: literal_wair(hybrid=False),
+    "new-tree": lambda given: rebuild_tree,
 }
 """Policies that the advisor does not decide, by the names that `replay --baseline` takes."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import UserError
-from reconciler.queries.block_routing import Kept, Unroutable, admitted, ids_to_read
+from reconciler.queries.block_routing import IdsToRead, Unroutable, admitted, ids_to_read
 from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.predicate import TRUE, Predicate
 from reconciler.queries.table_view import OPEN_BYTES
@@ -228,7 +228,7 @@ def _by_ids(asked: _Asked, sql: str) -> Routed:
     return Routed(text, field.name, observation.snapshot_id, reads)
 
 
-def _left(why: str, kept: Kept | None = None, sizes: Any = None) -> RoutedRead:
+def _left(why: str, kept: IdsToRead | None = None, sizes: Any = None) -> RoutedRead:
     if kept is None:
         return RoutedRead((), 0, 0, 0, 0, why)
     number, size = int(kept.before.sum()), int(sizes[kept.before].sum())

@@ -261,7 +261,7 @@ def _advice(found: Advised, undo: Undo) -> Advice:
 
 def _read(parts: Iterable[FileTable], found: Advised) -> WindowReading:
     """Return what the recorded queries read of these files, by their bounds."""
-    settings, workload = found.settings, found.evidence.workload
+    settings, workload = found.settings, found.queries.workload
     read = [
         window_read(files, workload, None, settings.row_group_bytes, settings.open_bytes)
         for files in parts
@@ -271,7 +271,7 @@ def _read(parts: Iterable[FileTable], found: Advised) -> WindowReading:
 
 def _evidence(found: Advised, past: Carried, undo: Undo) -> dict[str, Any]:
     """Return what is taken back, why so, and what of the plan stays."""
-    lines = total_lines(found.advice, found.evidence.workload)
+    lines = total_lines(found.advice, found.queries.workload)
     left_out = [Quantity.AMPLIFICATION]
     if undo.old is None:
         left_out += [Quantity.READ, Quantity.COST]

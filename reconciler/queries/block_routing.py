@@ -29,7 +29,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class IdsToRead:
     """The ids that a query has to read. Arrays have shape [files]."""
 
     ids: tuple[Range, ...]
@@ -52,7 +52,7 @@ class Unroutable:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldIds:
     """What is known of the ids in each file."""
 
     low: Int64
@@ -72,7 +72,7 @@ def ids_to_read(
     blocks: BlockIds,
     predicate: Predicate,
     literals: Sequence[SlotLiterals],
-) -> Kept | Unroutable:
+) -> IdsToRead | Unroutable:
     """Return the ids for one query. literals: per slot an array (In: a tuple) of one query."""
     wanted = simplify(push_not(predicate), files.schema)
     held = _held(files, blocks)
@@ -83,8 +83,8 @@ def ids_to_read(
             f"{number} of the files that the query may read do not say which block ids they hold"
         )
     notes: list[str] = []
-    meaning = _Meaning(files.schema, blocks, wanted, literals, notes)
-    found = _of_rewrites_to_come(blocks, _Meaning(files.schema, blocks, wanted, literals, []))
+    trees = _TreeLeaves(files.schema, blocks, wanted, literals, notes)
+    found = _of_rewrites_to_come(blocks, _TreeLeaves(files.schema, blocks, wanted, literals, []))
     for keys, rows in _by_proof(files, blocks, admitted & ~held.none):
         low, high = held.low[rows], held.high[rows]
         if not keys or any(key not in blocks.trees for key in keys):
@@ -93,7 +93,7 @@ def ids_to_read(
             continue
         own = np.zeros(len(rows), dtype=np.bool_)
         for key in keys:
-            leaves, base = meaning.leaves(key), base_of(key)
+            leaves, base = trees.leaves(key), base_of(key)
             inside = (low >= base) & (high < base + len(leaves))
             found += _matching(leaves, base, low[inside], high[inside])
             own |= inside
@@ -107,16 +107,16 @@ def ids_to_read(
         list(zip(held.low[some].tolist(), held.high[some].tolist(), strict=True))
     ))  # fmt: skip
     after = admitted & (held.nulls | kept)
-    return Kept(ids, admitted, after, not whole, tuple(dict.fromkeys(notes)))
+    return IdsToRead(ids, admitted, after, not whole, tuple(dict.fromkeys(notes)))
 
 
-def _of_rewrites_to_come(blocks: BlockIds, meaning: _Meaning) -> list[Range]:
+def _of_rewrites_to_come(blocks: BlockIds, trees: _TreeLeaves) -> list[Range]:
     """Return the ids that merging may give to rows, so that a query which is routed now still has
     these rows then: by any tree that the table holds, because which one is the newest may change
     when snapshots expire."""
     found: list[Range] = []
     for key in sorted(blocks.trees):
-        ids = np.flatnonzero(meaning.leaves(key)) + base_of(key)
+        ids = np.flatnonzero(trees.leaves(key)) + base_of(key)
         found += [(one, one) for one in ids.tolist()]
     return found
 
@@ -136,18 +136,18 @@ def _why_all(blocks: BlockIds, keys: tuple[str, ...], files: int) -> str:
     return f"{some}: nothing proves that layoutctl wrote the ids"
 
 
-def _held(files: FileTable, blocks: BlockIds) -> _Held:
+def _held(files: FileTable, blocks: BlockIds) -> _HeldIds:
     count = len(files)
     column = files.columns.get(blocks.field_id)
     added = files.file_sequence
     older = np.zeros(count, dtype=np.bool_) if added is None else added <= blocks.since
     if column is None:
         nothing = np.zeros(count, dtype=np.int64)
-        return _Held(nothing, nothing, older, older, ~older)
+        return _HeldIds(nothing, nothing, older, older, ~older)
     every = (column.nulls == files.records) & (files.records >= 0)
     silent = ~column.bounded & (column.values == UNKNOWN) & (column.nulls == UNKNOWN)
     none = every | (silent & older)
-    return _Held(
+    return _HeldIds(
         column.lower.astype(np.int64), column.upper.astype(np.int64), none,
         none | (column.nulls != 0), ~none & ~column.bounded,
     )  # fmt: skip
@@ -211,7 +211,7 @@ def _matching(leaves: Bool, base: int, low: Int64, high: Int64) -> list[Range]:
 
 
 @dataclass(frozen=True)
-class _Meaning:
+class _TreeLeaves:
     """What the leaves of each tree hold, by the columns that the table still has."""
 
     schema: Schema

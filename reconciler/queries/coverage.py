@@ -38,47 +38,47 @@ class Coverage:
 
 def coverage(workload: Workload, files: FileTable | None) -> Coverage:
     """Return the coverage. files: the table's, to model bytes that were not recorded, or None."""
-    recorded = [bool(np.isfinite(batch.recorded_bytes).all()) for batch in workload.shapes]
+    recorded = [bool(np.isfinite(shape.recorded_bytes).all()) for shape in workload.shapes]
     if workload.shapes and all(recorded):
-        basis, demand = RECORDED, [_recorded(batch) for batch in workload.shapes]
+        basis, demand = RECORDED, [_recorded(shape) for shape in workload.shapes]
     elif files is not None and len(files):
         any_recorded = any(np.isfinite(b.recorded_bytes).any() for b in workload.shapes)
         basis = MIXED if any_recorded else MODELLED
-        demand = [_filled(batch, files) for batch in workload.shapes]
+        demand = [_filled(shape, files) for shape in workload.shapes]
     else:
-        basis, demand = WEIGHTS, [float(batch.weight.sum()) for batch in workload.shapes]
+        basis, demand = WEIGHTS, [float(shape.weight.sum()) for shape in workload.shapes]
     total = float(sum(demand))
-    known = [explained(batch) for batch in workload.shapes]
+    known = [explained(shape) for shape in workload.shapes]
     explaining = float(sum(size for size, ok in zip(demand, known, strict=True) if ok))
     if total > 0.0:
         return Coverage(explaining / total, basis)
     return Coverage(1.0 if all(known) else 0.0, basis)
 
 
-def explained(batch: Shape) -> bool:
+def explained(shape: Shape) -> bool:
     """Whether the predicate of the shape describes what its queries read."""
-    return not batch.full_scan and batch.unbound is None
+    return not shape.full_scan and shape.unbound is None
 
 
-def _recorded(batch: Shape) -> float:
-    return float((batch.weight * batch.recorded_bytes).sum())
+def _recorded(shape: Shape) -> float:
+    return float((shape.weight * shape.recorded_bytes).sum())
 
 
-def _filled(batch: Shape, files: FileTable) -> float:
+def _filled(shape: Shape, files: FileTable) -> float:
     """Return the recorded bytes, and the modelled mean for queries without."""
-    missing = ~np.isfinite(batch.recorded_bytes)
-    known = float((batch.weight * np.where(missing, 0.0, batch.recorded_bytes)).sum())
+    missing = ~np.isfinite(shape.recorded_bytes)
+    known = float((shape.weight * np.where(missing, 0.0, shape.recorded_bytes)).sum())
     if not missing.any():
         return known
-    return known + float(batch.weight[missing].sum()) * _modelled(batch, files)
+    return known + float(shape.weight[missing].sum()) * _modelled(shape, files)
 
 
-def _modelled(batch: Shape, files: FileTable) -> float:
+def _modelled(shape: Shape, files: FileTable) -> float:
     """Return the mean projected bytes of the files that a query of the shape would open."""
-    size = projected_bytes(files, batch.projection)
-    if not explained(batch):
+    size = projected_bytes(files, shape.projection)
+    if not explained(shape):
         return float(size.sum())
-    count = min(len(batch), SAMPLED_QUERIES)
-    chosen = np.unique(np.linspace(0, len(batch) - 1, count).astype(np.int64))
-    read = prune(batch.take(chosen), files).astype(np.float64) @ size
-    return float(np.average(read, weights=np.maximum(batch.weight[chosen], 1e-300)))
+    count = min(len(shape), SAMPLED_QUERIES)
+    chosen = np.unique(np.linspace(0, len(shape) - 1, count).astype(np.int64))
+    read = prune(shape.take(chosen), files).astype(np.float64) @ size
+    return float(np.average(read, weights=np.maximum(shape.weight[chosen], 1e-300)))

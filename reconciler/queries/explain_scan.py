@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.queries.exposure import BLOCK_CELLS
 from reconciler.queries.predicate import TRUE, And, Predicate, fields_of, push_not
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.queries.pruning import contained, may_match, partitions_of, prune, simplify
+from reconciler.queries.read_shares import BLOCK_CELLS
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Bool, FileTable
 

@@ -13,21 +13,21 @@ from reconciler.table.filetable import Array, Int64
 from reconciler.table.schema import Schema
 
 
-def resolve_moving(batch: Shape, schema: Schema, at_ms: int | Int64) -> tuple[SlotLiterals, ...]:
-    """Return the batch's literals at another time: moving ones become at + offset.
+def resolve_moving(shape: Shape, schema: Schema, at_ms: int | Int64) -> tuple[SlotLiterals, ...]:
+    """Return the shape's literals at another time: moving ones become at + offset.
 
-    at_ms: epoch milliseconds, one for all queries or int64[queries] (batch.event_ms gives the
+    at_ms: epoch milliseconds, one for all queries or int64[queries] (shape.event_ms gives the
     recorded literals). Offsets are in the column's unit: days, us or ns, or whole periods for a
     partition transform and for literals cut to a period (`Shape.clocks`). Slots on columns
     without a time do not change.
     """
-    times = np.broadcast_to(np.asarray(at_ms, dtype=np.int64), (len(batch),))
-    resolved = list(batch.literals)
-    for leaf in _slot_leaves(batch.predicate):
-        moving = ~np.isnan(batch.offsets[leaf.slot])
+    times = np.broadcast_to(np.asarray(at_ms, dtype=np.int64), (len(shape),))
+    resolved = list(shape.literals)
+    for leaf in _slot_leaves(shape.predicate):
+        moving = ~np.isnan(shape.offsets[leaf.slot])
         literal = resolved[leaf.slot]
-        offset = np.where(moving, batch.offsets[leaf.slot], 0.0).round().astype(np.int64)
-        clock = batch.clocks[leaf.slot] if batch.clocks else None
+        offset = np.where(moving, shape.offsets[leaf.slot], 0.0).round().astype(np.int64)
+        clock = shape.clocks[leaf.slot] if shape.clocks else None
         at = times if clock is None else clock.start(clock.number(times) + offset)
         moved = _domain_time(leaf, schema, at)
         if moved is None or isinstance(literal, tuple) or not moving.any():

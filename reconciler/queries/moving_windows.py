@@ -84,47 +84,49 @@ Movements = Mapping[int, Movement]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ShapeMovement:
     """What the queries of a shape show of its movement."""
 
-    by: str
-    """Mark of the queries and the types of the columns that it was detected by."""
+    fingerprint: str
+    """Text that differs once the shape has other queries or its columns other types."""
     movements: Movements
     """The slots that move."""
 
 
-Known = Mapping[str, Judged]
-"""What is known of the movement of shapes, by their ids."""
+StoredMovements = Mapping[str, ShapeMovement]
+"""By shape id, the movement that an import detected."""
 
 
-def judged(workload: Workload, schema: Schema, known: Known) -> dict[str, Judged]:
-    """Return how every shape moves. Only those with other queries than before are looked at."""
-    return {shape.shape_id: _judged(shape, schema, known) for shape in workload.shapes}
+def detected_movements(
+    workload: Workload, schema: Schema, stored: StoredMovements
+) -> dict[str, ShapeMovement]:
+    """Return how every shape moves; a shape whose queries have not changed keeps what is stored."""
+    return {shape.shape_id: _movement_of_shape(shape, schema, stored) for shape in workload.shapes}
 
 
-def with_movement(workload: Workload, schema: Schema, known: Known) -> Workload:
+def with_movement(workload: Workload, schema: Schema, stored: StoredMovements) -> Workload:
     """Return the workload, with an offset on each literal that keeps its distance.
 
-    known: what an import found. A slot for which a reader found any exact offset is not changed.
+    stored: what an import found. A slot for which a reader found any exact offset is not changed.
     """
     return replace(
         workload,
         shapes=tuple(
-            _moved(shape, _judged(shape, schema, known).movements, schema)
+            _moved(shape, _movement_of_shape(shape, schema, stored).movements, schema)
             for shape in workload.shapes
         ),
     )
 
 
-def _judged(shape: Shape, schema: Schema, known: Known) -> Judged:
-    mark, before = _mark(shape, schema), known.get(shape.shape_id)
-    if before is not None and before.by == mark:
+def _movement_of_shape(shape: Shape, schema: Schema, stored: StoredMovements) -> ShapeMovement:
+    fingerprint, before = _fingerprint(shape, schema), stored.get(shape.shape_id)
+    if before is not None and before.fingerprint == fingerprint:
         return before
-    return Judged(mark, _detected(shape, schema))
+    return ShapeMovement(fingerprint, _detected(shape, schema))
 
 
-def _mark(shape: Shape, schema: Schema) -> str:
-    """Return what changes with the queries of a shape and with the types of its columns."""
+def _fingerprint(shape: Shape, schema: Schema) -> str:
+    """Return a text that differs once the shape has other queries or its columns other types."""
     types = [f"{slot}:{schema.by_id[field].type}" for slot, field in _time_slots(shape, schema)]
     queries = int(np.bitwise_xor.reduce(shape.position))
     return f"{len(shape)} {queries:x} {' '.join(types)}"

@@ -1,7 +1,7 @@
 """Predicts which files or row groups an engine would read for which queries.
 
-One batch of literal settings of one shape is tested against all zone maps at once, for observation,
-the cost model and every what-if. It predicts Iceberg, so it keeps what Iceberg keeps:
+All literals of one shape are tested against all zone maps at once, for observation, the cost model
+and every what-if. It predicts Iceberg, so it keeps what Iceberg keeps:
 
 - `may_match` is the inclusive metrics evaluator. != and NOT IN never prune; IN lists of more than
   200 values prune only files without a value; NOT LIKE 'x%' prunes only if the null count is
@@ -104,18 +104,18 @@ def partitions_of(table: FileTable) -> Partitions | None:
     return found
 
 
-def prune(batch: Shape, table: FileTable) -> Bool:
+def prune(shape: Shape, table: FileTable) -> Bool:
     """Return bool[queries, files]: the engine would read the file."""
-    if batch.full_scan:
-        return np.ones((len(batch), len(table)), dtype=np.bool_)
+    if shape.full_scan:
+        return np.ones((len(shape), len(table)), dtype=np.bool_)
     return may_match(
-        simplify(batch.predicate, table.schema),
-        batch.literals,
+        simplify(shape.predicate, table.schema),
+        shape.literals,
         table.columns,
         table.records,
         partitions=partitions_of(table),
         schema=table.schema,
-        queries=len(batch),
+        queries=len(shape),
     )
 
 

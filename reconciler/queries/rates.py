@@ -139,9 +139,9 @@ def _busiest(history: RateHistory) -> float:
 
 def history_of(workload: Workload) -> RateHistory:
     """Return the recorded weights in buckets of whole UTC days, each of at least LEAST_WEIGHT."""
-    weight = np.concatenate([batch.weight for batch in workload.shapes])
-    event_ms = np.concatenate([batch.event_ms for batch in workload.shapes])
-    columns = [tuple(sorted(fields_of(batch.predicate))) for batch in workload.shapes]
+    weight = np.concatenate([shape.weight for shape in workload.shapes])
+    event_ms = np.concatenate([shape.event_ms for shape in workload.shapes])
+    columns = [tuple(sorted(fields_of(shape.predicate))) for shape in workload.shapes]
     number = {key: place for place, key in enumerate(sorted(set(columns)))}
     group = np.concatenate(
         [np.full(len(b), number[key]) for b, key in zip(workload.shapes, columns, strict=True)]

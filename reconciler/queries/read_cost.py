@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.queries.exposure import BLOCK_CELLS, Float32, exposures
 from reconciler.queries.pruning import prune
+from reconciler.queries.read_shares import BLOCK_CELLS, Float32, read_shares
 from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import (
     TableView,
@@ -58,7 +58,7 @@ def read_shape(view: TableView, demand: Shape) -> ShapeReading:
     out = [np.zeros(queries) for _ in range(4)]
     saving, read = np.zeros(files), np.zeros(files)
     buffer = np.empty((2, 0, files), dtype=np.float32)
-    for block, tiles in exposures(view, demand):
+    for block, tiles in read_shares(view, demand):
         weights = demand.executions[block].astype(np.float32)
         if buffer.shape[1] != len(weights):
             buffer = np.empty((2, len(weights), files), dtype=np.float32)

@@ -71,7 +71,7 @@ ORDERED = 0.5
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredColumns:
     """What the columns of a group of files take now. Every mapping is by field id."""
 
     columns: Mapping[int, StoredColumn]
@@ -91,18 +91,18 @@ class Stored:
         return field is not None and field in self.steps and self.spans[field].apart
 
 
-def stored_columns(view: TableView) -> Stored:
+def stored_columns(view: TableView) -> StoredColumns:
     """Return every column of the view with known sizes and known dictionary sizes.
 
     The view keeps the answer: each candidate layout of a table asks for it.
     """
     if "stored" not in view.derived:
         view.derived["stored"] = _stored_columns(view)
-    found: Stored = view.derived["stored"]
+    found: StoredColumns = view.derived["stored"]
     return found
 
 
-def _stored_columns(view: TableView) -> Stored:
+def _stored_columns(view: TableView) -> StoredColumns:
     columns: dict[int, StoredColumn] = {}
     domain: dict[int, float] = {}
     spans: dict[int, Spans] = {}
@@ -126,7 +126,7 @@ def _stored_columns(view: TableView) -> Stored:
             spans[field] = span
             step = _step(found, span, view.files)
             steps |= {} if step is None else {field: step}
-    return Stored(columns, domain, spans, steps, footer_model(view))
+    return StoredColumns(columns, domain, spans, steps, footer_model(view))
 
 
 def _step(column: StoredColumn, span: Spans, files: FileTable) -> float | None:

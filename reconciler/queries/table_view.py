@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -227,17 +227,26 @@ def _width_share(schema: Schema, field_id: int) -> float:
     return widths.get(field_id, 0) / max(sum(widths.values()), 1)
 
 
-def row_group_prices(open_bytes: float) -> tuple[float, float]:
-    """Return what reading a row group costs beside its bytes, and each of its column chunks, in
-    bytes. open_bytes: the cost of opening a file."""
+class RowGroupPrices(NamedTuple):
+    """What reading a row group costs beside the bytes that are read."""
+
+    group: float
+    """Bytes of reading for the row group."""
+    chunk: float
+    """Bytes of reading for each of its column chunks that is read."""
+
+
+def row_group_prices(open_bytes: float) -> RowGroupPrices:
+    """Return the prices of a row group. open_bytes: the cost of opening a file, in bytes."""
     near = min(open_bytes, OPEN_BYTES)
-    return (open_bytes - near) / OPENING_REQUESTS + near * ROW_GROUP_OPENS, near * CHUNK_OPENS
+    group = (open_bytes - near) / OPENING_REQUESTS + near * ROW_GROUP_OPENS
+    return RowGroupPrices(group, near * CHUNK_OPENS)
 
 
 def row_group_cost(view: TableView, projection: Mapping[int, float]) -> float:
     """Return the cost of reading one row group beside its bytes, in bytes."""
-    group, chunk = row_group_prices(view.open_bytes)
-    return group + chunk * sum(projection.values())
+    prices = row_group_prices(view.open_bytes)
+    return prices.group + prices.chunk * sum(projection.values())
 
 
 @dataclass(frozen=True, slots=True)

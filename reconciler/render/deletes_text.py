@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.advisor.deletes.mode import Setting, mode_choices
+from reconciler.advisor.deletes.mode import CostInputs, mode_choices
 from reconciler.advisor.deletes.mode_document import modes_document
 from reconciler.format import count, iec, percent, plural
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION
@@ -153,7 +153,7 @@ def modes_lines(seen: Observation, queries_per_day: float | None, width: int) ->
 
 def modes_of(seen: Observation, queries_per_day: float | None) -> dict[str, Any]:
     """Return the write modes with their costs, before anything of this table was measured."""
-    setting = Setting(
+    inputs = CostInputs(
         files=seen.files,
         format_version=seen.format_version,
         properties=seen.properties,
@@ -161,7 +161,7 @@ def modes_of(seen: Observation, queries_per_day: float | None) -> dict[str, Any]
         throughput=PRIOR_THROUGHPUT,
         rewriting=PRIOR_CALIBRATION,
     )
-    choices = mode_choices(setting, seen.operations)
+    choices = mode_choices(inputs, seen.operations)
     return modes_document(choices, [WHOLE] if any(one.costs for one in choices) else [])
 
 

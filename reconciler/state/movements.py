@@ -10,7 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reconciler.queries.calendar import PERIODS, PeriodClock
-from reconciler.queries.moving_windows import Judged, Known, Movement, judged
+from reconciler.queries.moving_windows import (
+    Movement,
+    ShapeMovement,
+    StoredMovements,
+    detected_movements,
+)
 from reconciler.queries.shape import Workload
 from reconciler.table.schema import Schema
 
@@ -18,34 +23,35 @@ if TYPE_CHECKING:
     from reconciler.state.store import Store
 
 
-def movements(store: Store, table_uuid: str) -> Known:
+def stored_movements(store: Store, table_uuid: str) -> StoredMovements:
     """Return what the last import found of the table's queries."""
-    return store.note_as(_key(table_uuid), _known) or {}
+    return store.note_as(_key(table_uuid), _parsed) or {}
 
 
 def record_movements(store: Store, table_uuid: str, schema: Schema, workload: Workload) -> None:
-    """Look at the shapes of the table whose queries have changed. workload: what is recorded of
-    it now."""
-    before = movements(store, table_uuid)
-    found = judged(workload, schema, before)
+    """Detect and keep how the shapes of a table move. workload: its recorded queries."""
+    before = stored_movements(store, table_uuid)
+    found = detected_movements(workload, schema, before)
     if found != before:
         store.set_note(_key(table_uuid), {key: _document(one) for key, one in found.items()})
 
 
-def _document(one: Judged) -> list[Any]:
+def _document(one: ShapeMovement) -> list[Any]:
     slots = {}
     for slot, movement in one.movements.items():
         clock = movement.clock
         named = None if clock is None else [clock.period, clock.shift_ms]
         slots[str(slot)] = [named, [list(span) for span in movement.spans]]
-    return [one.by, slots]
+    return [one.fingerprint, slots]
 
 
-def _known(note: Any) -> dict[str, Judged]:
+def _parsed(note: Any) -> dict[str, ShapeMovement]:
     """Return the value of a note. Raises ValueError, KeyError or TypeError if it holds none."""
     return {
-        str(key): Judged(str(by), {int(slot): _movement(*body) for slot, body in slots.items()})
-        for key, (by, slots) in note.items()
+        str(key): ShapeMovement(
+            str(fingerprint), {int(slot): _movement(*body) for slot, body in slots.items()}
+        )
+        for key, (fingerprint, slots) in note.items()
     }
 
 

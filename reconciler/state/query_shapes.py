@@ -174,10 +174,10 @@ def _laid_out(name: str, column: Any, order: Int64) -> tuple[Any, Int64]:
     if name in ("texts", "lists"):
         lists = pa.chunked_array(chunks).combine_chunks()
         values, ends = flat_array(lists.take(pa.array(order)))
-        found: Any = _Vocabulary(values, lists=name == "lists")
+        found: Any = _CodedLiterals(values, lists=name == "lists")
     else:
         found, ends = _scattered(chunks, order, floats=name in (*SOMETIMES, "weight", "floats"))
-        found = _Table(found) if name in KIND_OF else found
+        found = _NumberLiterals(found) if name in KIND_OF else found
     pa.default_memory_pool().release_unused()  # it would keep the memory of every column
     return found, ends
 
@@ -206,7 +206,7 @@ def _scattered(chunks: list[Any], order: Int64, *, floats: bool) -> tuple[npt.ND
     return found, ends
 
 
-class _Table:
+class _NumberLiterals:
     """Literals that are numbers."""
 
     def __init__(self, values: npt.NDArray[Any]):
@@ -218,7 +218,7 @@ class _Table:
         return [np.ascontiguousarray(table[:, slot]) for slot in range(slots)]
 
 
-class _Vocabulary:
+class _CodedLiterals:
     """Literals that are texts or lists: the different ones are decoded once."""
 
     def __init__(self, values: Any, *, lists: bool):
@@ -230,7 +230,7 @@ class _Vocabulary:
         self._nul = np.array([not lists and text.endswith(b"\0") for text in known], dtype=np.bool_)
 
     def part(self, first: int, end: int, slots: int) -> list[SlotLiterals]:
-        """As _Table.part."""
+        """As _NumberLiterals.part."""
         table = self._codes[first:end].reshape(-1, slots)
         return [self._slot(table[:, slot]) for slot in range(slots)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.advisor.advice import Advice, AdviceInput, DeletePolicy, Settings
 from reconciler.advisor.decide import decide
-from reconciler.advisor.deletes.mode import Setting, mode_choices
+from reconciler.advisor.deletes.mode import CostInputs, mode_choices
 from reconciler.advisor.deletes.mode_cost import (
     Way,
 )
@@ -349,7 +349,7 @@ def test_a_condition_may_leave_partitions_out_but_never_buckets(
         files, specs={0: spec}, partition=np.arange(len(files)) % 10,
         partitions=tuple((0, (n,)) for n in range(10)),
     )  # fmt: skip
-    given = Setting(parted, 2, {}, 0.0, PRIOR_THROUGHPUT, Calibration())
+    given = CostInputs(parted, 2, {}, 0.0, PRIOR_THROUGHPUT, Calibration())
     (choice,) = mode_choices(given, merges(kind=kind, files=5, rows=30))
     cost = dict(choice.costs)[Way.PARTITION]
     known = mode_choices(replace(given, files=files), merges(kind=kind, files=5, rows=30))

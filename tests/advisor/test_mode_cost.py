@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from reconciler.advisor.deletes.mode_cost import (
-    Known,
     Operation,
     Statement,
+    UncertainOperation,
     Way,
     break_even,
     cost_of,
@@ -151,13 +151,13 @@ def test_merge_on_read_is_dearer_the_more_is_read_and_copy_on_write_is_not(case:
         ]
         assert costs == sorted(costs)
         assert (costs[0] == costs[-1]) is (way is Way.COPY_ON_WRITE)
-    even = break_even(Known(one, ()), (Way.VECTORS,), PRIOR_THROUGHPUT)
+    even = break_even(UncertainOperation(one, ()), (Way.VECTORS,), PRIOR_THROUGHPUT)
     if case == "batch":  # merge-on-read costs more even if nobody reads
         assert even is None
         return
     assert even is not None
     for reads, sign in ((even.mid * 0.9, 1), (even.mid * 1.1, -1)):
-        known = Known(replace(one, reads=reads), ())
+        known = UncertainOperation(replace(one, reads=reads), ())
         gain = gain_of(Way.COPY_ON_WRITE, Way.VECTORS, known, PRIOR_THROUGHPUT)
         assert gain.mid * sign > 0
 
@@ -169,7 +169,9 @@ def test_the_rarer_a_batch_changes_the_same_file_the_more_readings_lie_between()
 
 
 def test_an_interval_covers_every_corner() -> None:
-    known = Known(operation(reads=5.0), (("reading", (0.3, 3.0)), ("rewriting", (0.5, 2.0))))
+    known = UncertainOperation(
+        operation(reads=5.0), (("reading", (0.3, 3.0)), ("rewriting", (0.5, 2.0)))
+    )
     for way in (Way.COPY_ON_WRITE, Way.VECTORS):
         found = cost_of(way, known, PRIOR_THROUGHPUT)
         every = [seconds(way, one, PRIOR_THROUGHPUT) for one in known.corners()]
@@ -179,7 +181,7 @@ def test_an_interval_covers_every_corner() -> None:
 
 def test_what_is_not_known_of_the_machine_does_not_hold_back_a_choice() -> None:
     """A slower machine takes more under every mode: it widens the seconds, not what is saved."""
-    known = Known(operation(reads=10.0), (("machine", (0.2, 5.0)),))
+    known = UncertainOperation(operation(reads=10.0), (("machine", (0.2, 5.0)),))
     gain = gain_of(Way.COPY_ON_WRITE, Way.VECTORS, known, PRIOR_THROUGHPUT)
     assert gain.high > 10 * gain.low > 0
     assert least_share(Way.COPY_ON_WRITE, Way.VECTORS, known, PRIOR_THROUGHPUT) > 0.45

@@ -23,7 +23,13 @@ from reconciler.advisor.pto.partitionings import (
     partitionings,
     text_of,
 )
-from reconciler.advisor.pto.recommend import Given, pareto, recommend, search_space, widened
+from reconciler.advisor.pto.recommend import (
+    RecommendInput,
+    pareto,
+    recommend,
+    search_space,
+    widened,
+)
 from reconciler.advisor.pto.sizes import (
     LEAST_GROUP_ROWS,
     MIB,
@@ -34,7 +40,7 @@ from reconciler.advisor.pto.sizes import (
 )
 from reconciler.advisor.pto.space import SURE_ROWS, TIE, UNSORTED, CandidateLayout
 from reconciler.advisor.simulate import grid
-from reconciler.advisor.simulate.grid import Readings, in_any_size, simulate_sizes
+from reconciler.advisor.simulate.grid import GridReadings, in_any_size, simulate_sizes
 from reconciler.advisor.simulate.layout import Layout, Sizes
 from reconciler.advisor.simulate.pool import Pool, StoredBytes, build_pool
 from reconciler.advisor.simulate.sampled import sampled, stored_bytes
@@ -65,7 +71,7 @@ MONTH_MS = 30 * DAY
 
 
 @pytest.fixture(scope="module")
-def given() -> Given:
+def given() -> RecommendInput:
     """Days are anywhere in every file; most queries ask for a few of them."""
     random = np.random.default_rng(3)
     table = arrived(random, ROWS, ROWS // FILES, days=2_000, jitter=2_000)
@@ -77,11 +83,11 @@ def given() -> Given:
         table.file_table(), table.row_groups(), table.sample(np.arange(FILES), 2_000), 1 << 20
     )
     wanted = demands(work, SCHEMA, MONTH_MS)
-    return Given(view, PartitionSpec(0), wanted, CHEAP, 4.0, MONTH_MS)
+    return RecommendInput(view, PartitionSpec(0), wanted, CHEAP, 4.0, MONTH_MS)
 
 
 @pytest.fixture(scope="module")
-def pool(given: Given) -> Pool:
+def pool(given: RecommendInput) -> Pool:
     found = build_pool(given.view, (KEY, DATE, PART), 20_000)
     assert found is not None
     return found
@@ -251,7 +257,7 @@ def test_as_many_candidates_are_labelled_where_one_partitioning_is_left(given, m
     assert LABELS <= alone.labelled < alone.candidates
 
 
-def small_world(given: Given, dates: float = 1.0, parts: float = 1.0) -> Given:
+def small_world(given: RecommendInput, dates: float = 1.0, parts: float = 1.0) -> RecommendInput:
     """40,000 rows in files of 4,000, and as many queries on days as on parts, of these weights."""
     random = np.random.default_rng(3)
     table = arrived(random, 40_000, 4_000, days=2_000, jitter=2_000)
@@ -289,7 +295,7 @@ def test_what_opening_costs_decides_about_sizes(given):
 def test_footers_of_wide_tables_are_read_whole_whatever_is_projected(given):
     """A row group must save more than its part of the footer."""
     wide = replace(CHEAP, footer=FooterBytes(1_000.0, 40_000.0))
-    readings = Readings(*(np.array([[float(n)]]) for n in (0, 0, 3, 5, 7, 0)))
+    readings = GridReadings(*(np.array([[float(n)]]) for n in (0, 0, 3, 5, 7, 0)))
     one = given.demands[:1]
     more = reading_cost(wide, readings, one) - reading_cost(CHEAP, readings, one)
     assert more[0, 0] == pytest.approx(3 * 1_000.0 + (5 + 7) * 40_000.0)

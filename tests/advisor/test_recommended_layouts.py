@@ -13,7 +13,7 @@ from reconciler.advisor.pto import space as spaces
 from reconciler.advisor.pto.objective import LOCAL, Costs, costs_of_plans, reading_cost
 from reconciler.advisor.pto.partitionings import text_of
 from reconciler.advisor.pto.present import present_readings
-from reconciler.advisor.pto.recommend import Given, recommend, search_space
+from reconciler.advisor.pto.recommend import RecommendInput, recommend, search_space
 from reconciler.advisor.pto.refine import refined
 from reconciler.advisor.pto.space import Space
 from reconciler.advisor.pto.trees import TREE_OF_CUTS
@@ -53,7 +53,7 @@ def given_of(
     values: int = 100_000,
     costs: Costs = CHEAP,
     per_file: int = ROWS // FILES,     **more: object,
-) -> Given:  # fmt: skip
+) -> RecommendInput:  # fmt: skip
     """Rows whose days and parts are anywhere in the files. times: how many times as large the table
     is said to be; values: of the parts."""
     random = np.random.default_rng(5)
@@ -66,11 +66,11 @@ def given_of(
     sample = table.sample(np.arange(len(files)), per_file)
     view = table_view(files, groups, sample, 1 << 20)
     wanted = demands(workload(asked), SCHEMA, MONTH_MS)
-    made = Given(view, PartitionSpec(0), wanted, costs, 4.0, MONTH_MS)
+    made = RecommendInput(view, PartitionSpec(0), wanted, costs, 4.0, MONTH_MS)
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def space_of(given: Given) -> Space:
+def space_of(given: RecommendInput) -> Space:
     pools = [build_pool(given.view, (KEY, DATE, PART), rows) for rows in (ROWS, 4_000, 8_000)]
     assert all(pools)
     return search_space(given, *pools)[0]  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def _situation(work: Workload, settings: Settings = UNATTENDED) -> Situation:
 
 
 def _earning(situation: Situation) -> float:
-    return sum(asked.weight * asked.now for asked in situation.expected.asked)
+    return sum(asked.weight * asked.now for asked in situation.expected.groups)
 
 
 def _sorted_by(situation: Situation, column: int):
@@ -144,7 +144,7 @@ def _with_changes(situation: Situation, changes: int) -> Situation:
 def test_the_possible_loss_is_the_cost_and_what_queries_in_file_order_lose() -> None:
     situation = _situation(_asked(200))
     guarded = [
-        fields_of(a.guard.predicate) for a in situation.expected.asked if a.guard is not None
+        fields_of(a.guard.predicate) for a in situation.expected.groups if a.guard is not None
     ]
     assert set().union(*guarded) == {KEY, DATE}
     scattering, keeping = (
@@ -293,7 +293,7 @@ def test_what_nobody_rewrote_is_known_from_the_files_that_were_replaced() -> Non
     by_keys = workload(range_workload(np.random.default_rng(1), KEY, 60, 400, 40_000))
     now, before = _laid_out(by_keys, PART, 16), _situation(by_keys)
     known = _with_replaced(now, 16)
-    asked = sum(one.weight * one.untouched for one in known.expected.asked)
+    asked = sum(one.weight * one.untouched for one in known.expected.groups)
     assert asked == pytest.approx(_earning(before))
     assert promised(known) == pytest.approx(EARLY_SHARE * asked)
     assert known.expected.untouched is not None

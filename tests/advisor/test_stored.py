@@ -24,7 +24,7 @@ from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import Lexicographic
-from reconciler.queries.stored_columns import Stored, stored_columns
+from reconciler.queries.stored_columns import StoredColumns, stored_columns
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.sketch import SketchedFiles, sample_rows
 from reconciler.table.filetable import UNKNOWN
@@ -232,7 +232,7 @@ def test_what_no_footer_or_manifest_tells_is_taken_to_keep_its_bytes(tmp_path):
     for column_sizes in (incomplete, once):
         less = written_share(replace(files, column_sizes=column_sizes), known, sizes, 1)
         assert share < less < 1.0
-    nothing = Stored({}, {}, {}, {})
+    nothing = StoredColumns({}, {}, {}, {})
     assert written_share(files, nothing, sizes, 1) == 1.0
     assert written_share(files, known, files.column_sizes, len(files)) == 1.0
     assert written_share(files, known, {f: n * 9 for f, n in sizes.items()}, 1) == MOST_SHARE
@@ -316,7 +316,7 @@ def test_files_over_the_same_range_share_their_values(discrete: bool) -> None:
     beside = 2.0 * np.arange(12)
     for first, last, grows in ((low, high, discrete), (beside, beside + 1.0, True)):
         span = Spans(first, last, float((last - first + 1.0).mean()), discrete)
-        found = slice_domain(Stored({}, {1: 5.0}, {1: span}, {}), 1, file, starts)
+        found = slice_domain(StoredColumns({}, {1: 5.0}, {1: span}, {}), 1, file, starts)
         assert (found > 5.0).all() == grows
 
 

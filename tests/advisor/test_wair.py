@@ -11,7 +11,7 @@ from reconciler.advisor.wair.cut import allowance_credit, best_prefix, spending_
 from reconciler.advisor.wair.signature import anchor, candidate_keys, cluster, dbscan, signatures
 from reconciler.advisor.wair.utilization import file_savings
 from reconciler.queries.demanded import demands
-from reconciler.queries.exposure import exposures
+from reconciler.queries.read_shares import read_shares
 from reconciler.queries.row_filter import matches
 from reconciler.queries.table_view import table_view
 from tests.advisor.worlds import (
@@ -38,7 +38,7 @@ def test_utilization_is_the_share_of_rows_that_a_query_needs_of_what_it_reads():
     demand = _single(PART, 10_000, 30_000)
     rows = matches(demand.predicate, demand.literals, table.values, {})[0]
     exact = [float(rows[file.rows].mean()) for file in table.files]
-    ((_, tiles),) = exposures(view, demand)
+    ((_, tiles),) = read_shares(view, demand)
     (tile,) = tiles
     assert (tile.used / tile.share)[0].tolist() == pytest.approx(exact, abs=0.01)
 

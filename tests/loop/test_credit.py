@@ -317,7 +317,7 @@ def test_queries_of_the_first_rows_of_an_order_earn_nothing_and_cost_nothing(wor
         )  # fmt: skip
     world.store.append_fragments(world.log)
     seen = world.seen()
-    known = reader.evidence(seen)
+    known = reader.recorded_queries(seen)
     assert [type(one.predicate) for one in known.workload.shapes] == [Comparison]
     found = reader.saved(seen, known, reader.history("u"))[plan]
     assert (found.queries, found.table_least, found.table_most) == (20.0, 0.0, 0.0)

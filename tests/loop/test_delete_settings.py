@@ -10,7 +10,7 @@ import pytest
 from reconciler.errors import UnsupportedError
 from reconciler.loop.decision_settings import compacted_elsewhere_ms, settings_for
 from reconciler.loop.history import History
-from reconciler.loop.ports import Evidence
+from reconciler.loop.ports import RecordedQueries
 from reconciler.queries.coverage import Coverage
 from reconciler.queries.fragments import batch_fragments
 from reconciler.table.observation import SnapshotInfo
@@ -29,7 +29,7 @@ def _settings(version: int, **deletes: str) -> Any:
 def _settings_of(asked: Any, version: int) -> Any:
     seen = replace(lineitem(12, 3), format_version=version)
     return settings_for(
-        asked, seen, History(), Evidence(NOTHING, Coverage(1.0, "bytes"), NOTHING),
+        asked, seen, History(), RecordedQueries(NOTHING, Coverage(1.0, "bytes"), NOTHING),
         target_bytes=1, now_ms=0,
     )  # fmt: skip
 

@@ -135,7 +135,7 @@ def test_what_a_plan_achieved_is_measured_on_the_files_that_it_was_based_on(
     driven = go(made, spark)
     assert driven.result is not None and driven.result.check is not None
     check, size = driven.result.check, proposal.row_group_bytes
-    queries = proposal.evidence.workload
+    queries = proposal.queries.workload
     was = window_read(proposal.observation.files, queries, proposal.row_groups, size)
     assert check.before == round(was.bytes)
     files = driven.result.after.observation.files

@@ -23,7 +23,7 @@ from reconciler.catalog.listing import changed_ms
 from reconciler.engines.schedule.input_forms import foreign
 from reconciler.loop import reader as reader_module
 from reconciler.loop.file_checks import sizes_of
-from reconciler.loop.ports import Evidence, Target
+from reconciler.loop.ports import RecordedQueries, Target
 from reconciler.loop.propose import PlanRequest, Proposal, propose
 from reconciler.loop.reader import Reader
 from reconciler.loop.recommend import Options, recommended
@@ -359,8 +359,8 @@ def test_a_recommendation_needs_no_column_sizes_and_says_which_it_could_not_know
     work = workload(
         range_workload(random, 1, 20, 10, 12_000), range_workload(random, 2, 20, 5, 50, start=100)
     )
-    known = Evidence(work, Coverage(1.0, "bytes"), work)
-    monkeypatch.setattr(Reader, "evidence", lambda self, seen: known)
+    known = RecordedQueries(work, Coverage(1.0, "bytes"), work)
+    monkeypatch.setattr(Reader, "recorded_queries", lambda self, seen: known)
     made = recommended(Target(config, TARGET), reader, Options(), NOW)
     (text,) = [one for one in recommendation_document(made)["warnings"] if "manifests" in one]
     assert '"id"' in text and '"at"' in text

@@ -14,7 +14,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.loop.decision_settings import settings_for
 from reconciler.loop.history import History
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.ports import Evidence
+from reconciler.loop.ports import RecordedQueries
 from reconciler.loop.step import CONVERGED, run_until_converged
 from reconciler.queries.coverage import Coverage
 from reconciler.queries.fragments import batch_fragments
@@ -33,7 +33,7 @@ def _settings(asked: Workload, properties: dict[str, str] | None = None, **files
     seen = replace(seen, metadata=replace(seen.metadata, properties=properties or {}))
     return settings_for(
         policy("t", layout={"files": files}), seen, History(),
-        Evidence(asked, Coverage(1.0, "bytes"), asked), target_bytes=128 * MIB, now_ms=0,
+        RecordedQueries(asked, Coverage(1.0, "bytes"), asked), target_bytes=128 * MIB, now_ms=0,
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ class Proposed:
         assert not self.advice.actions
         self.pending: tuple[Any, ...] = ()
         self.observation = lineitem(12, 3)
-        self.evidence = type("Evidence", (), {"workload": workload()})
+        self.queries = type("RecordedQueries", (), {"workload": workload()})
         self.history = History()
 
 
@@ -50,7 +50,7 @@ def _state(proposal: Any) -> TableState:
 def _line(proposal: Any) -> dict[str, Any]:
     (line,) = (
         line
-        for line in total_lines(proposal.advice, proposal.evidence.workload)
+        for line in total_lines(proposal.advice, proposal.queries.workload)
         if line["name"] == "deleted rows"
     )
     return line

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.loop.decision_settings import settings_for
 from reconciler.loop.history import History
-from reconciler.loop.ports import Evidence
+from reconciler.loop.ports import RecordedQueries
 from reconciler.queries.coverage import Coverage
 from reconciler.queries.forecasts.chosen import chosen_forecast
 from reconciler.queries.forecasts.window import window_once
@@ -54,6 +54,6 @@ def settings_of(recluster: dict[str, str]) -> Any:
     asked: Any = policy("t", recluster=recluster)
     return settings_for(
         asked, lineitem(12, 3), History(),
-        Evidence(NOTHING, Coverage(1.0, "bytes"), NOTHING),
+        RecordedQueries(NOTHING, Coverage(1.0, "bytes"), NOTHING),
         target_bytes=1, now_ms=0,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from reconciler.advisor.choose.trees import CLEARLY
 from reconciler.advisor.pto.fallen import TOO_THIN
 from reconciler.advisor.pto.objective import Costs
 from reconciler.advisor.pto.partitionings import CommitFiles, Ingest
-from reconciler.advisor.pto.recommend import Given, recommend
+from reconciler.advisor.pto.recommend import RecommendInput, recommend
 from reconciler.advisor.pto.trees import TREE_OF_CUTS
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.choices import ClusteringMode, DistributionMode, PartitioningMode
@@ -24,7 +24,7 @@ from reconciler.api.load import load
 from reconciler.api.policy_edit import edited
 from reconciler.catalog.deletes import apply_deletes
 from reconciler.format import iec
-from reconciler.loop.ports import Evidence, Target
+from reconciler.loop.ports import RecordedQueries, Target
 from reconciler.loop.recommend import Options, Recommended, unbounded
 from reconciler.loop.recommendation_document import (
     RECOMMENDATION_SCHEMA,
@@ -98,7 +98,7 @@ def recommended(
     sample = table.sample(np.arange(FILES), SAMPLED)
     ingest = Ingest(files=commit_files)
     wanted = demands(work, SCHEMA, MONTH_MS)
-    given = Given(
+    given = RecommendInput(
         table_view(seen.files, None, sample, 128 << 20), PartitionSpec(0), wanted, CHEAP, rho,
         MONTH_MS, ingest, options.method, options.seed,
         options.keep_partitioning, (("the first half of the log", wanted[:1]),),
@@ -106,7 +106,7 @@ def recommended(
     )  # fmt: skip
     return Recommended(
         Target(CatalogConfig("warehouse", "sql", {}), seen.identifier), seen,
-        Evidence(work, Coverage(1.0, "bytes"), work), options, CHEAP,
+        RecordedQueries(work, Coverage(1.0, "bytes"), work), options, CHEAP,
         TableSample(sample, 1 << 20, 0, FILES, 0), wanted, recommend(given), PRIOR_THROUGHPUT,
         rho, ingest, NOW,
     )  # fmt: skip
@@ -274,7 +274,7 @@ def test_a_large_log_is_thinned_and_that_is_said(kept, said: Said):
     random = np.random.default_rng(5)
     work = workload(range_workload(random, DATE, 2_400, 20, 100_000))
     wanted = demands(work, SCHEMA, MONTH_MS)
-    large = replace(kept, demands=wanted, evidence=replace(kept.evidence, workload=work))
+    large = replace(kept, demands=wanted, queries=replace(kept.queries, workload=work))
     large = replace(large, recommendation=replace(kept.recommendation, chosen=None, others=()))
     body = recommendation_document(large)
     assert body["workload"]["queries"] == 2_400

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.loop.decision_settings import settings_for
 from reconciler.loop.history import History
-from reconciler.loop.ports import Evidence
+from reconciler.loop.ports import RecordedQueries
 from reconciler.queries.coverage import Coverage
 from reconciler.queries.fragments import batch_fragments
 from reconciler.table.left_to_spark import ROW_GROUP
@@ -40,7 +40,7 @@ def test_a_size_is_chosen_where_neither_policy_nor_table_names_one(
     seen = lineitem(12, 3)
     seen = replace(seen, metadata=replace(seen.metadata, properties=properties))
     settings = settings_for(
-        asked, seen, History(), Evidence(NOTHING, Coverage(1.0, "bytes"), NOTHING),
+        asked, seen, History(), RecordedQueries(NOTHING, Coverage(1.0, "bytes"), NOTHING),
         target_bytes=1, now_ms=0,
     )  # fmt: skip
     assert (settings.target_auto, settings.row_group_auto) == chosen

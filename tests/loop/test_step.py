@@ -199,7 +199,7 @@ def test_what_a_plan_achieved_is_measured_as_it_was_predicted(
     assert check.actual == round(found.bytes)
     assert check.actual == pytest.approx(check.predicted, rel=0.35)
     given = done.before
-    was = window_read(given.observation.files, given.evidence.workload, given.row_groups, size)
+    was = window_read(given.observation.files, given.queries.workload, given.row_groups, size)
     assert check.saving == pytest.approx(was.cost - found.cost, abs=1)
     assert abs(check.saving - (check.before - check.actual)) > OPEN_BYTES  # opening counts too
     following = step.propose(actor)

@@ -25,7 +25,7 @@ from reconciler.api.builtin import builtin_policy
 from reconciler.loop.advised import Advised
 from reconciler.loop.evidence import evidence_document
 from reconciler.loop.history import History
-from reconciler.loop.ports import Evidence
+from reconciler.loop.ports import RecordedQueries
 from reconciler.plan.plan import Basis, freeze, plan_from_document, stored_form
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Interval
@@ -107,7 +107,7 @@ EQUALITY_DELETES_STAY = ObjectiveJudgement(
 
 def evidence_of(advice: Advice, workload: Workload, share: float) -> dict[str, Any]:
     seen = lineitem(3, 1)
-    evidence = Evidence(workload, Coverage(share, "bytes"), workload)
+    evidence = RecordedQueries(workload, Coverage(share, "bytes"), workload)
     found = Advised(seen, evidence, History(), Settings(), advice, None)
     return evidence_document(
         found, builtin_policy(seen.identifier, seen.catalog), cores=2, not_acted_on=()

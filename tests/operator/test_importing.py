@@ -163,9 +163,11 @@ def test_conditions_on_excluded_columns_are_neither_stored_nor_used(
     run(handle, None, lambda: True)
     seen = handle.actor.observe(Target(handle.config, ("sales", "orders")))
     assert {item.literals for item in recorded(handle.store, seen.uuid)} == {(7,)}
-    assert [fields_of(it.predicate) for it in handle.actor.evidence(seen).workload.shapes] == [(1,)]
+    assert [
+        fields_of(it.predicate) for it in handle.actor.recorded_queries(seen).workload.shapes
+    ] == [(1,)]
     excluding = with_workload(tmp_path, excludeColumns=["ID"])
-    assert [it.predicate for it in excluding.actor.evidence(seen).workload.shapes] == [TRUE]
+    assert [it.predicate for it in excluding.actor.recorded_queries(seen).workload.shapes] == [TRUE]
     (tmp_path / "logs" / "a.json").rename(tmp_path / "logs" / "b.json")
     line = {"sql": "SELECT id FROM sales.orders WHERE id = 8", "timestamp": str(NOW)}
     (tmp_path / "logs" / "b.json").write_text(json.dumps(line) + "\n")
@@ -198,7 +200,7 @@ def test_a_plan_takes_the_movement_that_the_import_found(
         raise AssertionError("a plan looks at the whole log again")
 
     monkeypatch.setattr(moving_windows, "_detected", looked_at)
-    assert handle.actor.evidence(seen).workload.shapes
+    assert handle.actor.recorded_queries(seen).workload.shapes
 
 
 def log_of(directory: Path, name: str, *lines: dict[str, Any]) -> Path:

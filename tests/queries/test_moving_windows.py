@@ -17,7 +17,7 @@ from reconciler.queries.moving_literals import resolve_moving
 from reconciler.queries.moving_windows import Movement, with_movement
 from reconciler.queries.predicate import Comparison, Ref
 from reconciler.queries.shape import Shape, workload_of
-from reconciler.state.movements import movements, record_movements
+from reconciler.state.movements import record_movements, stored_movements
 from reconciler.state.state import StateStore
 from reconciler.table.schema import Field, Schema
 from tests.queries.single import detected
@@ -156,12 +156,12 @@ def test_what_an_import_found_gives_the_same_movement_without_looking_again(
         return look(shape, schema)
 
     monkeypatch.setattr(moving_windows, "_detected", detected_again)
-    known = movements(StateStore(tmp_path), "u")
+    known = stored_movements(StateStore(tmp_path), "u")
     found = with_movement(workload_of(store.shapes("u")), SCHEMA, known).shapes
     assert repr(found) == repr(wanted) and not looked_at
     store.append_fragments(asks(RULES["day"], 1, 20, 2))  # another shape: the first stays as it is
     record_movements(store, "u", SCHEMA, workload_of(store.shapes("u")))
     assert len(looked_at) == 1 and wanted[0].shape_id not in looked_at
     later = Schema(1, (Field(1, "ts", "timestamptz_ns"),))  # another type: looked at again
-    with_movement(workload_of(store.shapes("u")), later, movements(store, "u"))
+    with_movement(workload_of(store.shapes("u")), later, stored_movements(store, "u"))
     assert len(looked_at) == 3

@@ -200,8 +200,8 @@ def _largest_share(pool: Pool, field_id: int) -> float:
     column = pool.columns.get(field_id)
     if column is None or not len(pool):
         return 0.0
-    seen = np.bincount(column.places - column.places.min())
-    return float(seen.max()) / len(column.places)
+    seen = np.bincount(column.sort_ranks - column.sort_ranks.min())
+    return float(seen.max()) / len(column.sort_ranks)
 
 
 def _judged(

@@ -105,7 +105,7 @@ def _conversion(situation: Situation, one: Conversion) -> Minor:
     table, burden, rows = situation.table, situation.expected.burden, one.rows
     written = np.minimum(burden.hidden[rows] + table.position_deleted[rows], table.records[rows])
     none = np.zeros(len(rows))
-    left = Left(written, keys=none, key_sets=none, converted=True)
+    left = RemainingDeletes(written, keys=none, key_sets=none, converted=True)
     return _made(situation, ConvertDeletes, one.inputs, rows, left, one.size)
 
 
@@ -135,7 +135,7 @@ def _compactions(situation: Situation) -> Iterator[Minor]:
 def _compaction(situation: Situation, inputs: Int64, rows: Int64) -> Minor:
     table, burden = situation.table, situation.expected.burden
     positions = table.position_deleted[rows].astype(np.float64)
-    left = Left(positions, keys=burden.keys[rows], key_sets=burden.key_sets[rows])
+    left = RemainingDeletes(positions, keys=burden.keys[rows], key_sets=burden.key_sets[rows])
     size = int(situation.given.deletes.bytes[inputs].sum())
     return _made(situation, CompactDeletes, inputs, rows, left, size)
 
@@ -217,7 +217,7 @@ def _cost(situation: Situation, kind: type[DeleteMaintenance], size: int, files:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingDeletes:
     """What readers of the reached data files still apply after an action."""
 
     positions: Float64
@@ -246,7 +246,7 @@ def _made(
     kind: type[DeleteMaintenance],
     inputs: Int64,
     rows: Int64,
-    left: Left,
+    left: RemainingDeletes,
     size: int,
 ) -> Minor:
     """Return the what-if: every reached file keeps one delete file with what is left."""
@@ -276,7 +276,9 @@ def _made(
     )
 
 
-def _readings_after(situation: Situation, rows: Int64, left: Left) -> tuple[ShapeReading, ...]:
+def _readings_after(
+    situation: Situation, rows: Int64, left: RemainingDeletes
+) -> tuple[ShapeReading, ...]:
     table = situation.table
     stay = np.zeros_like(rows) if left.converted else table.equality_deletes[rows]
     opened, fetched = left.has.astype(np.int64) + stay, left.bytes
@@ -288,7 +290,7 @@ def _readings_after(situation: Situation, rows: Int64, left: Left) -> tuple[Shap
     return tuple(read_shape(view, demand) for demand in situation.expected.demands)
 
 
-def _applied(situation: Situation, rows: Int64, left: Left) -> float:
+def _applied(situation: Situation, rows: Int64, left: RemainingDeletes) -> float:
     """Return the bytes of reading that are as expensive as applying what is no longer applied."""
     burden = situation.expected.burden
     spared = burden.seconds[rows] - apply_seconds(

@@ -16,9 +16,9 @@ import numpy as np
 from reconciler.advisor.deletes.mode_cost import (
     READING_FACTOR,
     WRITING_FACTOR,
-    Known,
     Operation,
     Statement,
+    UncertainOperation,
     Way,
     break_even,
     cheapest,
@@ -57,7 +57,7 @@ SCATTERED = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class CostInputs:
     """What the costs of a table's operations depend on, apart from the operations."""
 
     files: FileTable
@@ -121,7 +121,7 @@ class ModeChoice:
         return self.best if self.changes else self.present
 
 
-def mode_choices(setting: Setting, operations: Operations) -> tuple[ModeChoice, ...]:
+def mode_choices(inputs: CostInputs, operations: Operations) -> tuple[ModeChoice, ...]:
     """Return the choice for each kind of operation that reads the table's properties, the most
     frequent first."""
     groups: dict[Kind, list[RowOperation]] = {}
@@ -129,30 +129,30 @@ def mode_choices(setting: Setting, operations: Operations) -> tuple[ModeChoice, 
         known = one.encoding in (Encoding.COPY_ON_WRITE, Encoding.MERGE_ON_READ)
         if known and one.kind in MODE_PROPERTIES and one.engine in READERS_OF_PROPERTIES:
             groups.setdefault(one.kind, []).append(one)
-    if not len(setting.files):
+    if not len(inputs.files):
         return ()
     days = operations.span_ms / DAY_MS
-    found = [_choice(setting, kind, items, len(items) / days) for kind, items in groups.items()]
+    found = [_choice(inputs, kind, items, len(items) / days) for kind, items in groups.items()]
     return tuple(sorted(found, key=lambda choice: (-choice.per_day, choice.kind)))
 
 
-def present_way(setting: Setting, kind: Kind) -> Way:
+def present_way(inputs: CostInputs, kind: Kind) -> Way:
     """Return the way that the table's properties ask for."""
-    if setting.properties.get(MODE_PROPERTIES[kind], EAGER) != LAZY or setting.format_version < 2:
+    if inputs.properties.get(MODE_PROPERTIES[kind], EAGER) != LAZY or inputs.format_version < 2:
         return Way.COPY_ON_WRITE
-    if setting.format_version >= 3:
+    if inputs.format_version >= 3:
         return Way.VECTORS
-    return Way.PARTITION if setting.properties.get(GRANULARITY) == "partition" else Way.FILE
+    return Way.PARTITION if inputs.properties.get(GRANULARITY) == "partition" else Way.FILE
 
 
 def _choice(
-    setting: Setting, kind: Kind, items: Sequence[RowOperation], per_day: float
+    inputs: CostInputs, kind: Kind, items: Sequence[RowOperation], per_day: float
 ) -> ModeChoice:
-    known, model = _known(setting, items, per_day), setting.throughput
-    ways, present = ways_of(setting.format_version), present_way(setting, kind)
-    scattered = _scattered(setting, kind, items)
+    known, model = _uncertain_operation(inputs, items, per_day), inputs.throughput
+    ways, present = ways_of(inputs.format_version), present_way(inputs, kind)
+    scattered = _scattered(inputs, kind, items)
     engine = items[0].engine
-    if setting.reads_per_day is None:
+    if inputs.reads_per_day is None:
         even = break_even(known, [way for way in ways if way.lazy] or [Way.VECTORS], model)
         return ModeChoice(
             kind, engine, per_day, present, present,
@@ -160,7 +160,7 @@ def _choice(
         )  # fmt: skip
     best = cheapest(ways, known, model)
     upgraded, sure_upgrade = None, 0.0
-    if setting.format_version < 3:
+    if inputs.format_version < 3:
         upgraded = gain_of(best, Way.VECTORS, known, model)
         sure_upgrade = least_share(best, Way.VECTORS, known, model)
     return ModeChoice(
@@ -175,9 +175,11 @@ def _choice(
     )  # fmt: skip
 
 
-def _known(setting: Setting, items: Sequence[RowOperation], per_day: float) -> Known:
+def _uncertain_operation(
+    inputs: CostInputs, items: Sequence[RowOperation], per_day: float
+) -> UncertainOperation:
     """Return an operation of this kind: medians of what the history holds, bounds for the rest."""
-    table, statement = setting.files, _statement(items)
+    table, statement = inputs.files, _statement(items)
     count = max(len(table), 1)
     partitions = _median([one.partitions for one in items]) or 1.0
     members = count / max(len(np.unique(table.partition)), 1)
@@ -188,8 +190,8 @@ def _known(setting: Setting, items: Sequence[RowOperation], per_day: float) -> K
     ends: list[tuple[str, tuple[float, float]]] = [
         ("reading", (1.0 / READING_FACTOR, READING_FACTOR)),
         ("writing", (1.0 / WRITING_FACTOR, WRITING_FACTOR)),
-        ("rewriting", _around_median(setting.rewriting)),
-        ("machine", setting.throughput.speed.ends),
+        ("rewriting", _around_median(inputs.rewriting)),
+        ("machine", inputs.throughput.speed.ends),
         ("share", (files / count, 1.0)),
     ]
     if rows is None:  # from one row of each file to all of their rows
@@ -214,10 +216,10 @@ def _known(setting: Setting, items: Sequence[RowOperation], per_day: float) -> K
         partitions=partitions,
         shared=in_scope,
         rows_per_byte=mean_rows / max(mean_bytes, 1.0),
-        reads=(setting.reads_per_day or 0.0) / per_day,
+        reads=(inputs.reads_per_day or 0.0) / per_day,
         share=float(np.sqrt(files / count)),
     )
-    return Known(likely, tuple(ends))
+    return UncertainOperation(likely, tuple(ends))
 
 
 def _statement(items: Sequence[RowOperation]) -> Statement:
@@ -278,10 +280,10 @@ def _median(values: Sequence[int | None]) -> float | None:
     return float(np.median(known)) if known else None
 
 
-def _scattered(setting: Setting, kind: Kind, items: Sequence[RowOperation]) -> float | None:
+def _scattered(inputs: CostInputs, kind: Kind, items: Sequence[RowOperation]) -> float | None:
     """Return the files that an operation writes into a partition, if the table's property lets each
     task write its own and there are many; else None."""
-    if setting.properties.get(DISTRIBUTION_PROPERTIES[kind]) != "none":
+    if inputs.properties.get(DISTRIBUTION_PROPERTIES[kind]) != "none":
         return None
     each = [
         (one.added_files + one.delete_files) / one.partitions for one in items if one.partitions
@@ -291,49 +293,53 @@ def _scattered(setting: Setting, kind: Kind, items: Sequence[RowOperation]) -> f
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PropertyChange:
     """Properties to set, and why: (name, value); why: for people."""
 
     properties: tuple[tuple[str, str], ...]
     why: str
 
 
-def wanted_properties(
-    mode: str, setting: Setting, choices: Sequence[ModeChoice]
-) -> tuple[Wanted, ...]:
+def property_changes(
+    mode: str, inputs: CostInputs, choices: Sequence[ModeChoice]
+) -> tuple[PropertyChange, ...]:
     """Return the properties that spec.deletes.mode asks for where the table has others.
 
     Merge-on-read waits for the upgrade of a table of format 1, whose writers could not delete a row
     otherwise.
     """
-    found: list[Wanted] = []
+    found: list[PropertyChange] = []
     declared = DECLARED.get(mode)
-    if declared is not None and not (declared == LAZY and setting.format_version < 2):
+    if declared is not None and not (declared == LAZY and inputs.format_version < 2):
         pairs = [(name, declared) for name in MODE_PROPERTIES.values()]
-        found.append(Wanted(_differing(setting, pairs, EAGER), f"spec.deletes.mode is {mode}"))
+        found.append(
+            PropertyChange(_differing(inputs, pairs, EAGER), f"spec.deletes.mode is {mode}")
+        )
     if mode == "Auto":
         for one in (one for one in choices if one.changes):
             value = LAZY if one.best.lazy else EAGER
             pairs = [(MODE_PROPERTIES[one.kind], value)]
-            found.append(Wanted(_differing(setting, pairs, EAGER), changed_because(one)))
+            found.append(PropertyChange(_differing(inputs, pairs, EAGER), changed_because(one)))
     if mode in ("Auto", "MergeOnRead"):
-        found += _granularity(mode, setting, choices)
+        found += _granularity(mode, inputs, choices)
     if mode != "Keep":
         for one in (one for one in choices if one.scattered is not None):
             pairs = [(DISTRIBUTION_PROPERTIES[one.kind], "hash")]
             why = f"one {one.kind} writes {one.scattered:.3g} files into each partition it touches"
-            found.append(Wanted(_differing(setting, pairs, ""), why))
+            found.append(PropertyChange(_differing(inputs, pairs, ""), why))
     return tuple(one for one in found if one.properties)
 
 
 def _differing(
-    setting: Setting, pairs: Sequence[tuple[str, str]], default: str
+    inputs: CostInputs, pairs: Sequence[tuple[str, str]], default: str
 ) -> tuple[tuple[str, str], ...]:
-    present = setting.properties
+    present = inputs.properties
     return tuple(sorted((n, value) for n, value in pairs if present.get(n, default) != value))
 
 
-def _granularity(mode: str, setting: Setting, choices: Sequence[ModeChoice]) -> list[Wanted]:
+def _granularity(
+    mode: str, inputs: CostInputs, choices: Sequence[ModeChoice]
+) -> list[PropertyChange]:
     """Return the scope of position delete files on format 2. The property is one for all kinds: the
     kinds that are or become merge-on-read must agree."""
     if mode == "Auto":
@@ -341,11 +347,13 @@ def _granularity(mode: str, setting: Setting, choices: Sequence[ModeChoice]) -> 
     else:
         lazy = [dict(cost for cost in one.costs if cost[0].lazy) for one in choices]
         ways = {min(costs, key=lambda way: costs[way].mid) for costs in lazy if costs}
-    if setting.format_version != 2 or len(ways) != 1 or not all(one.costs for one in choices):
+    if inputs.format_version != 2 or len(ways) != 1 or not all(one.costs for one in choices):
         return []
     (way,) = ways
     asked = "partition" if way is Way.PARTITION else "file"
-    return [Wanted(_differing(setting, [(GRANULARITY, asked)], "file"), f"{way} costs least")]
+    return [
+        PropertyChange(_differing(inputs, [(GRANULARITY, asked)], "file"), f"{way} costs least")
+    ]
 
 
 def changed_because(one: ModeChoice) -> str:

@@ -244,7 +244,7 @@ def maintained(slope: float, cost: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class UncertainOperation:
     """What is known of an operation: likely values, and the ends of those that are uncertain."""
 
     likely: Operation
@@ -258,43 +258,47 @@ class Known:
             yield replace(self.likely, **changed)
 
 
-def interval(known: Known, value: Callable[[Operation], float], label: str) -> Interval:
+def interval(
+    operation: UncertainOperation, value: Callable[[Operation], float], label: str
+) -> Interval:
     """Return a value at what is likely, with the least and the greatest over the corners."""
-    mid = value(known.likely)
-    every = [mid, *(value(corner) for corner in known.corners())]
+    mid = value(operation.likely)
+    every = [mid, *(value(corner) for corner in operation.corners())]
     return Interval(min(every), mid, max(every), label)
 
 
-def cost_of(way: Way, known: Known, throughput: Throughput) -> Interval:
-    return interval(known, lambda one: seconds(way, one, throughput), throughput.label)
+def cost_of(way: Way, operation: UncertainOperation, throughput: Throughput) -> Interval:
+    return interval(operation, lambda one: seconds(way, one, throughput), throughput.label)
 
 
-def gain_of(old: Way, new: Way, known: Known, throughput: Throughput) -> Interval:
+def gain_of(old: Way, new: Way, operation: UncertainOperation, throughput: Throughput) -> Interval:
     """Return what an operation costs less under `new`. Both are compared in the same corner,
     because what is uncertain is the same for both."""
 
     def gain(one: Operation) -> float:
         return seconds(old, one, throughput) - seconds(new, one, throughput)
 
-    return interval(known, gain, throughput.label)
+    return interval(operation, gain, throughput.label)
 
 
-def least_share(old: Way, new: Way, known: Known, throughput: Throughput) -> float:
+def least_share(old: Way, new: Way, operation: UncertainOperation, throughput: Throughput) -> float:
     """Return the least part of the cost under `old` that `new` saves, over the corners."""
     return min(
         1.0 - seconds(new, one, throughput) / seconds(old, one, throughput)
-        for one in (known.likely, *known.corners())
+        for one in (operation.likely, *operation.corners())
     )
 
 
-def cheapest(ways: Iterable[Way], known: Known, throughput: Throughput) -> Way:
-    return min(ways, key=lambda way: seconds(way, known.likely, throughput))
+def cheapest(ways: Iterable[Way], operation: UncertainOperation, throughput: Throughput) -> Way:
+    return min(ways, key=lambda way: seconds(way, operation.likely, throughput))
 
 
 MOST_READS = 1e6
 
 
-def break_even(known: Known, lazy: Iterable[Way], throughput: Throughput) -> Interval | None:
+def break_even(
+    operation: UncertainOperation, lazy: Iterable[Way], throughput: Throughput
+) -> Interval | None:
     """Return the readings between two operations up to which merge-on-read costs less than
     copy-on-write; None if it does at any number, or at none."""
     ways = tuple(lazy)
@@ -313,7 +317,7 @@ def break_even(known: Known, lazy: Iterable[Way], throughput: Throughput) -> Int
                 high = middle
         return low
 
-    found = interval(known, reads, throughput.label)
+    found = interval(operation, reads, throughput.label)
     return found if 0.0 < found.mid < MOST_READS else None
 
 

@@ -15,11 +15,11 @@ from reconciler.advisor.advice import Rejected
 from reconciler.advisor.deletes.apply_cost import POSITION_SECONDS
 from reconciler.advisor.deletes.mode import (
     WORTH,
+    CostInputs,
     ModeChoice,
-    Setting,
     mode_choices,
+    property_changes,
     seconds_text,
-    wanted_properties,
 )
 from reconciler.advisor.judge.candidate import rejected
 from reconciler.advisor.situation import Situation
@@ -52,24 +52,24 @@ class Writes:
 
 def planned_writes(situation: Situation) -> Writes:
     """Return the changes of write modes and format version that the policy asks for."""
-    setting = setting_of(situation)
-    choices = mode_choices(setting, situation.given.operations)
+    inputs = cost_inputs(situation)
+    choices = mode_choices(inputs, situation.given.operations)
     policy, present = situation.settings.deletes, situation.settings.metadata.properties
     actions: list[tuple[Action, str]] = [
         (SetProperties(tuple((n, present.get(n)) for n, _ in one.properties), one.properties),
          one.why)
-        for one in wanted_properties(policy.mode, setting, choices)
+        for one in property_changes(policy.mode, inputs, choices)
     ]  # fmt: skip
     upgrades, refused = _upgrade(situation, choices)
     notes = (*_format_note(situation, choices), *_equality_note(situation), *_join_note(situation))
     return Writes((*actions, *upgrades), refused, choices, notes)
 
 
-def setting_of(situation: Situation) -> Setting:
+def cost_inputs(situation: Situation) -> CostInputs:
     """Return what the costs depend on. Without trusted queries the readings are unknown."""
     settings, table = situation.settings, situation.table
     whole = float((situation.expected.burden.reads * table.bytes).sum()) / max(table.total_bytes, 1)
-    return Setting(
+    return CostInputs(
         files=table,
         format_version=settings.metadata.format_version,
         properties=settings.metadata.properties,

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from reconciler.advisor.measure.lately import lost_lately
-from reconciler.advisor.measure.untouched import Asked
+from reconciler.advisor.measure.untouched import QueryGroup
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import ShapeReading, read_layout, read_shape
@@ -80,7 +80,7 @@ def promised(situation: Situation) -> float:
         return float("inf")
     known = untouched.known_of(situation.table)
     read = coming = 0.0
-    for asked in situation.expected.asked:
+    for asked in situation.expected.groups:
         each = asked.untouched if known else min(asked.now, asked.untouched)
         read += asked.weight * each
         coming += _executions(situation, asked) * each
@@ -119,7 +119,7 @@ def unseen(situation: Situation) -> float:
 
 
 def _worst(situation: Situation) -> float:
-    return max((asked.worst for asked in situation.expected.asked), default=0.0)
+    return max((asked.worst for asked in situation.expected.groups), default=0.0)
 
 
 def _until_seen(situation: Situation) -> float:
@@ -155,12 +155,12 @@ def reserve_is_due(situation: Situation) -> bool:
 def _present_loss(situation: Situation) -> float:
     """Return what the expected queries read more than of the untouched table."""
     found = 0.0
-    for asked in situation.expected.asked:
+    for asked in situation.expected.groups:
         found += _executions(situation, asked) * asked.loss if asked.guard is None else 0.0
     return found
 
 
-def _executions(situation: Situation, asked: Asked) -> float:
+def _executions(situation: Situation, asked: QueryGroup) -> float:
     """Return the executions of these queries that are expected over the horizon."""
     return sum(float(situation.expected.demands[n].executions.sum()) for n in asked.members)
 
@@ -169,7 +169,7 @@ def possible_loss(situation: Situation, candidate: RewriteEffect) -> PossibleLos
     """Return the candidate's cost, and the exposure of the table with and without it."""
     displaced = _displaced(situation).copy()
     displaced[candidate.rows] = not _as_they_arrive(situation, candidate.ordering)
-    losses = [_loss_with(situation, candidate, asked) for asked in situation.expected.asked]
+    losses = [_loss_with(situation, candidate, asked) for asked in situation.expected.groups]
     exposure = _exposure(situation, max(losses, default=0.0), displaced)
     now = standing(situation)
     kept = situation.settings.debt.outstanding + now <= promised(situation)
@@ -216,7 +216,7 @@ def _putting_back(situation: Situation, displaced: Bool) -> float:
     return situation.settings.rho.value * float(situation.table.bytes[displaced].sum())
 
 
-def _loss_with(situation: Situation, candidate: RewriteEffect, asked: Asked) -> float:
+def _loss_with(situation: Situation, candidate: RewriteEffect, asked: QueryGroup) -> float:
     """Return what an execution of the query that loses most reads more than of the untouched table
     with the candidate."""
     if asked.guard is not None:

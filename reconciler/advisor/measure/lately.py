@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reconciler.advisor.measure.untouched import asked_of
+from reconciler.advisor.measure.untouched import query_groups
 from reconciler.advisor.situation import Situation
 from reconciler.queries.demanded import demands
 from reconciler.queries.read_cost import read_layout, read_shape
@@ -25,7 +25,7 @@ def lost_lately(situation: Situation) -> float:
     if untouched is None:
         return 0.0
     wanted = last_queries(situation)
-    found = asked_of(view, wanted, [read_shape(view, one) for one in wanted], untouched)
+    found = query_groups(view, wanted, [read_shape(view, one) for one in wanted], untouched)
     return sum(asked.weight * asked.loss for asked in found if asked.guard is None)
 
 

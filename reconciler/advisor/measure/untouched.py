@@ -40,7 +40,7 @@ RANGES, WIDTH = 16, 0.03
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryGroup:
     """Queries with conditions on the same columns, and what they read of the table."""
 
     members: tuple[int, ...]
@@ -152,12 +152,12 @@ def _displaced(view: TableView, ours: Int64, natural: Sequence[int], leads: Lead
     return found
 
 
-def asked_of(
+def query_groups(
     view: TableView,
     demands: Sequence[Shape],
     readings: Sequence[ShapeReading],
     untouched: Untouched,
-) -> tuple[Asked, ...]:
+) -> tuple[QueryGroup, ...]:
     """Return the recorded queries by the columns of their conditions, and the guarded ranges."""
     if not len(view.files) or not demands:
         return ()
@@ -179,13 +179,13 @@ def asked_of(
             before += float(demand.weight @ left)
             each.append(reading.cost - left)
         mean = now / weight, before / weight
-        found.append(Asked(tuple(members), None, weight, *mean, np.concatenate(each)))
+        found.append(QueryGroup(tuple(members), None, weight, *mean, np.concatenate(each)))
     for column in untouched.guarded:
         guard = _ranges(view, demands, column)
         reading = read_shape(view, guard)
         left = _cost(untouched, view, guard, reading, True)
         mean = float(reading.cost.mean()), float(left.mean())
-        found.append(Asked((), guard, 0.0, *mean, reading.cost - left))
+        found.append(QueryGroup((), guard, 0.0, *mean, reading.cost - left))
     return tuple(found)
 
 

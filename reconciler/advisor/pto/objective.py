@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.advisor.simulate.grid import Readings
+from reconciler.advisor.simulate.grid import GridReadings
 from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import (
@@ -44,7 +44,8 @@ class Costs:
 
 def costs_at(name: str, open_bytes: float, source: str) -> Costs:
     """Return the costs where opening a file costs as much as reading so many bytes."""
-    return Costs(name, float(open_bytes), *row_group_prices(open_bytes), source=source)
+    prices = row_group_prices(open_bytes)
+    return Costs(name, float(open_bytes), prices.group, prices.chunk, source)
 
 
 LOCAL = costs_at("local", OPEN_BYTES, "a disk nearby, as a plan counts it unmeasured")
@@ -60,7 +61,7 @@ def costs_of_plans(price: OpenPrice) -> Costs:
     return costs_at("measured", price.bytes, source)
 
 
-def reading_cost(costs: Costs, readings: Readings, demands: Sequence[Shape]) -> Float64:
+def reading_cost(costs: Costs, readings: GridReadings, demands: Sequence[Shape]) -> Float64:
     """Return the cost of reading per size and demand over the horizon, float64[sizes, demands]."""
     columns = np.array([sum(demand.projection.values()) for demand in demands], dtype=np.float64)
     found: Float64 = (

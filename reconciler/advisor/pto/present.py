@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from reconciler.advisor.simulate.grid import Readings
+from reconciler.advisor.simulate.grid import GridReadings
 from reconciler.queries.pruning import prune
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Shape
@@ -15,7 +15,7 @@ from reconciler.queries.table_view import TableView, projected_bytes
 from reconciler.table.filetable import Float64
 
 
-def present_readings(view: TableView, demands: Sequence[Shape]) -> Readings:
+def present_readings(view: TableView, demands: Sequence[Shape]) -> GridReadings:
     """Return the readings of the observed files, float64[1, demands].
 
     Row groups are exact where footers are known. Footers themselves are part of a file's cost
@@ -33,7 +33,7 @@ def present_readings(view: TableView, demands: Sequence[Shape]) -> Readings:
             weight @ reading.bytes, expected @ reading.bytes, expected @ opened,
             expected @ groups, expected @ skipped, weight @ reading.files,
         )  # fmt: skip
-    return Readings(*found)
+    return GridReadings(*found)
 
 
 def present_footers(view: TableView, demands: Sequence[Shape]) -> tuple[float, float]:

@@ -31,7 +31,7 @@ from reconciler.advisor.pto.present import present_footers, present_readings
 from reconciler.advisor.pto.recommendation import (
     DeclaredLayout,
     FrontPoint,
-    Reading,
+    LayoutReading,
     Recommendation,
     RowGroup,
     Sensitivity,
@@ -85,7 +85,7 @@ MODEL_ERROR = 0.05
 
 
 @dataclass(frozen=True)
-class Given:
+class RecommendInput:
     """The input of a recommendation."""
 
     view: TableView
@@ -117,7 +117,7 @@ class Given:
     "" if it does not."""
 
 
-def recommend(given: Given) -> Recommendation:
+def recommend(given: RecommendInput) -> Recommendation:
     """Return the recommendation. Raises LookupError if the sample has no rows, ValueError for a
     method that does not exist."""
     if given.method not in METHODS:
@@ -137,7 +137,7 @@ def recommend(given: Given) -> Recommendation:
     return _answer(given, space, today, choice, refused)
 
 
-def _columns(given: Given) -> list[int]:
+def _columns(given: RecommendInput) -> list[int]:
     """Return the ids of the sampled columns, which are those that queries filter and those of the
     present spec."""
     sample = given.view.sample
@@ -145,7 +145,7 @@ def _columns(given: Given) -> list[int]:
 
 
 def search_space(
-    given: Given, pool: Pool, thin: Pool, screen: Pool
+    given: RecommendInput, pool: Pool, thin: Pool, screen: Pool
 ) -> tuple[Space, tuple[RefusedSpec, ...]]:
     """Return the candidates: every partitioning with its best orderings, in all sizes."""
     used = usage(thin, given.demands)
@@ -232,7 +232,7 @@ def _best_orderings(space: Space, labels: Sequence[Label]) -> set[int]:
     return {number for mine in best.values() for number in mine}
 
 
-def _today(given: Given, space: Space) -> DeclaredLayout:
+def _today(given: RecommendInput, space: Space) -> DeclaredLayout:
     readings = space.present
     reading = float(reading_cost(given.costs, readings, given.demands).sum())
     view = given.view
@@ -242,15 +242,15 @@ def _today(given: Given, space: Space) -> DeclaredLayout:
     footers, footers_ahead = present_footers(view, given.demands)
     return DeclaredLayout(
         "today", given.present, ARRIVAL, int(view.files.total_bytes / files), None,
-        Reading(window, window, window, footers, float(readings.opened.sum())),
-        Reading(ahead, ahead, ahead, footers_ahead, float(readings.files.sum())),
+        LayoutReading(window, window, window, footers, float(readings.opened.sum())),
+        LayoutReading(ahead, ahead, ahead, footers_ahead, float(readings.files.sum())),
         readings.bytes[0], reading, reading, float(len(view.files)),
         groups if view.label == "exact" else float("nan"), 0.0, 0.0, float("nan"),
     )  # fmt: skip
 
 
 def _layout(
-    name: str, given: Given, space: Space, label: Label, today: DeclaredLayout
+    name: str, given: RecommendInput, space: Space, label: Label, today: DeclaredLayout
 ) -> DeclaredLayout:
     candidate, spec = label.candidate, space.partitionings[label.candidate.spec].spec
     tree = space.trees.get(candidate.ordering)
@@ -261,10 +261,10 @@ def _layout(
     inner = np.array([label.row_groups / max(label.files, 1.0)])
     footer = float(space.pool.stored.footer.of(inner)[0])
 
-    def reading(opened: float, *found: Float64) -> Reading:
+    def reading(opened: float, *found: Float64) -> LayoutReading:
         read, *others = (float(one.sum()) for one in found)
         low, high = widened(min(read, *others), max(read, *others), label.sampled_rows)
-        return Reading(read, low, high, opened * footer, opened)
+        return LayoutReading(read, low, high, opened * footer, opened)
 
     worse = tuple(
         int(number)
@@ -281,7 +281,7 @@ def _layout(
     )  # fmt: skip
 
 
-def _commit(given: Given, space: Space, candidate: CandidateLayout) -> CommitFiles | None:
+def _commit(given: RecommendInput, space: Space, candidate: CandidateLayout) -> CommitFiles | None:
     chosen = space.partitionings[candidate.spec]
     if chosen.spec.unpartitioned or given.ingest.spread:
         return None
@@ -296,7 +296,7 @@ def widened(low: float, high: float, sampled_rows: float) -> tuple[float, float]
 
 
 def _answer(
-    given: Given,
+    given: RecommendInput,
     space: Space,
     today: DeclaredLayout,
     choice: Choice,
@@ -422,7 +422,11 @@ def pareto(reading: Sequence[float], rewriting: Sequence[float]) -> tuple[int, .
 
 
 def _sensitivity(
-    given: Given, space: Space, labels: Sequence[Label], picked: Label, today: DeclaredLayout
+    given: RecommendInput,
+    space: Space,
+    labels: Sequence[Label],
+    picked: Label,
+    today: DeclaredLayout,
 ) -> tuple[Sensitivity, ...]:
     """Return what other windows of the log, and half the sample, would choose among the best."""
     few = [picked.candidate, *(item.candidate for item in _best_few(labels, picked))]

@@ -21,7 +21,7 @@ class RowGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LayoutReading:
     """What some queries read of a layout."""
 
     bytes: float
@@ -50,9 +50,9 @@ class DeclaredLayout:
     """Stored bytes of a file to declare; for today the mean of the files."""
     row_group: RowGroup | None
     """The row-group size to declare; None for today."""
-    recorded: Reading
+    recorded: LayoutReading
     """What the recorded window reads."""
-    ahead: Reading
+    ahead: LayoutReading
     """What the queries that are expected over the horizon read, by which layouts are compared."""
     by_demand: Float64
     """float64[demands], bytes of column chunks that each reads over the horizon."""

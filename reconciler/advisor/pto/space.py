@@ -21,10 +21,10 @@ from reconciler.advisor.pto.column_use import Usage
 from reconciler.advisor.pto.objective import Costs, reading_cost
 from reconciler.advisor.pto.partitionings import NO_INGEST, Ingest, Partitioning
 from reconciler.advisor.pto.sizes import SMALLEST_FILE, in_row_groups, simulated_sizes
-from reconciler.advisor.simulate.arrangement import place_of
+from reconciler.advisor.simulate.arrangement import row_order_of
 from reconciler.advisor.simulate.grid import (
     Grid,
-    Readings,
+    GridReadings,
     SizedRows,
     in_any_size,
     simulate_sizes,
@@ -144,7 +144,7 @@ class Space:
     """Cost of rewriting a byte, in bytes of reading."""
     horizon_ms: int
     """Time over which reading and rewriting are weighed, in milliseconds."""
-    present: Readings
+    present: GridReadings
     """What the demands read of the present files."""
     groups_before: float = 0.0
     """Number of row groups of the present files."""
@@ -157,7 +157,7 @@ class Space:
     trees: dict[int, GrownTree] = field(default_factory=dict)
     """Trees of cuts that were grown for this space, by the numbers that candidates have as their
     ordering."""
-    places: dict[int, Int64] = field(default_factory=dict)
+    row_orders: dict[int, Int64] = field(default_factory=dict)
     """int64[rows of the pool], the pool's rows in an order that no Ordering describes
     (`methods.mddl`), by the number that candidates have as their ordering."""
 
@@ -232,19 +232,19 @@ class Space:
     def _lock(self) -> Lock:
         return Lock()
 
-    def place(self, ordering: int) -> Int64:
+    def row_order(self, ordering: int) -> Int64:
         """Return the pool's rows in the order of an ordering, computed once."""
-        if ordering in self.places:
-            return self.places[ordering]
+        if ordering in self.row_orders:
+            return self.row_orders[ordering]
         with self._lock:
             if ordering not in self._made:
-                self._made[ordering] = place_of(self.pool, self.ordering(ordering))
+                self._made[ordering] = row_order_of(self.pool, self.ordering(ordering))
             return self._made[ordering]
 
     def ordering(self, number: int) -> Ordering:
         if number in self.trees:
             return self.trees[number].ordering
-        return ARRIVAL if number in self.places else self.orderings[number]
+        return ARRIVAL if number in self.row_orders else self.orderings[number]
 
     def add_tree(self, tree: GrownTree) -> int:
         """Return the number of a tree as an ordering, by which candidates name it from now on."""
@@ -259,7 +259,7 @@ class Space:
         chosen = self.partitionings[spec]
         return in_any_size(
             self.pool, chosen.spec, self.ordering(ordering), thin=self.thin,
-            simulated=self.simulated, place=self.place(ordering), target=chosen.target,
+            simulated=self.simulated, row_order=self.row_order(ordering), target=chosen.target,
         )  # fmt: skip
 
     def label(
@@ -270,7 +270,7 @@ class Space:
         for candidate in candidates:
             together.setdefault((candidate.spec, candidate.ordering), []).append(candidate)
         for ordering in dict.fromkeys(ordering for _, ordering in together):
-            self.place(ordering)
+            self.row_order(ordering)
 
         def work(item: tuple[tuple[int, int], list[CandidateLayout]]) -> list[Label]:
             (spec, ordering), mine = item
@@ -350,7 +350,7 @@ class Space:
         specs = tuple(
             replace(item, target=target_partitions(pool, item.spec)) for item in self.partitionings
         )
-        return replace(self, pool=pool, thin=thin, partitionings=specs, places={})
+        return replace(self, pool=pool, thin=thin, partitionings=specs, row_orders={})
 
 
 def _kind(

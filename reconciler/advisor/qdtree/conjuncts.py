@@ -121,7 +121,7 @@ def _axis(pool: Pool, field: int, demands: Sequence[Shape]) -> Axis:
     if values.dtype.kind == "f":
         values = values[~np.isnan(values)]
     placed = np.searchsorted(values, column.distinct) + 1
-    ranks = column.places
+    ranks = column.sort_ranks
     places = np.where(ranks < 0, 0, np.append(placed, len(values) + 1)[np.maximum(ranks, 0)])
     return Axis(values, places.astype(np.int64), np.isin(values, named))
 

@@ -53,7 +53,7 @@ def cuttable_pairs(
 def column_of(pair: Pair, columns: Mapping[int, PoolColumn]) -> PoolColumn:
     """Return the truth values of a condition in sampled rows."""
     sides = [columns[one] for one in pair.fields]
-    places = ranked(pair, *((side.places, side.distinct) for side in sides))
+    places = ranked(pair, *((side.sort_ranks, side.distinct) for side in sides))
     of = np.where(places < 0, NULL, VALUE).astype(np.int8)
     missing = replace(sides[0].missing, of=of)
     return PoolColumn(Kind.INT, places, TRUTHS, None, None, missing)

@@ -83,10 +83,10 @@ class Arrangement:
         )
 
 
-def place_of(pool: Pool, ordering: Ordering) -> Int64:
+def row_order_of(pool: Pool, ordering: Ordering) -> Int64:
     """Return the rows of the pool in the order of `ordering`, whatever their part."""
-    places, distinct = pool.key_of(ordering)
-    return order_rows(ordering, places, arrivals(pool.files)[pool.file], distinct=distinct)
+    ranks, distinct = pool.key_of(ordering)
+    return order_rows(ordering, ranks, arrivals(pool.files)[pool.file], distinct=distinct)
 
 
 def arranged(
@@ -94,13 +94,13 @@ def arranged(
     ordering: Ordering,
     part: Int64,
     target: TargetPartitions | None = None,
-    place: Int64 | None = None,
+    row_order: Int64 | None = None,
 ) -> Arrangement:
     """Return the rows by part, then in the ordering.
 
-    part: int64[rows of the pool]. place: `place_of` the pool, if it is known.
+    part: int64[rows of the pool]. row_order: `row_order_of` the pool, if it is known.
     """
-    order = place_of(pool, ordering) if place is None else place
+    order = row_order_of(pool, ordering) if row_order is None else row_order
     most = int(part.max(initial=0))
     if most:
         narrow = np.uint16 if most < 1 << 16 else np.int64  # sorted in linear time

@@ -32,7 +32,7 @@ CELLS = 8_000_000
 
 
 @dataclass(frozen=True)
-class Readings:
+class GridReadings:
     """What queries read, per size and demand. All arrays are float64[sizes, demands]."""
 
     window: Float64
@@ -53,7 +53,7 @@ class Readings:
 class Grid:
     """What queries read in every size, and the files and row groups that it makes."""
 
-    readings: Readings
+    readings: GridReadings
     """What the queries read."""
     files: Float64
     """float64[sizes], number of files."""
@@ -110,20 +110,20 @@ def in_any_size(
     *,
     thin: Pool,
     simulated: Sequence[Sizes],
-    place: Int64 | None = None,
+    row_order: Int64 | None = None,
     target: TargetPartitions | None = None,
 ) -> SizedRows:
     """Return the rows by target partition, then in the ordering.
 
     thin: a thinner pool of the same files, which is enough to estimate bytes per row. simulated:
     the sizes at which bytes per row are simulated, from the smallest row groups to the largest.
-    place, target: `place_of` and `target_partitions` of the pool, if they are known.
+    row_order, target: `row_order_of` and `target_partitions` of the pool, if they are known.
     """
     target = target_partitions(pool, spec) if target is None else target
     found = [_taken(thin, spec, ordering, each) for each in simulated]
     known = {each.rows: each for each in found}  # a small table has one size
     return SizedRows(
-        arranged(pool, ordering, target.number, target, place),
+        arranged(pool, ordering, target.number, target, row_order),
         tuple(known[rows] for rows in sorted(known)),
     )
 
@@ -177,7 +177,7 @@ def simulate_sizes(
         for into, found in zip(out, (window, read, opened, inner, skipped, recorded), strict=True):
             into[:, column] = found
     return Grid(
-        Readings(*out),
+        GridReadings(*out),
         _counted(made.files, len(sizes)),
         _counted(made.groups, len(sizes)),
         made.smallest,

@@ -43,10 +43,10 @@ def rows_of_keys(
     """
     if any(column.field_id not in pool.columns for column in key):
         return np.ones(len(starts))
-    places = [pool.columns[column.field_id].places for column in key]
+    ranks = [pool.columns[column.field_id].sort_ranks for column in key]
     if spec is not None:
-        places.append(target_partitions(pool, spec).number)
-    code, own = _codes(places), pool.native
+        ranks.append(target_partitions(pool, spec).number)
+    code, own = _codes(ranks), pool.native
     if not own.any():
         return np.ones(len(starts))
     ordered = np.arange(len(pool)) if order is None else order
@@ -84,10 +84,10 @@ def _rows_of_keys(seen: Int64, starts: Int64, each: float) -> Float64:
     return found
 
 
-def _codes(places: Sequence[Int64]) -> Int64:
+def _codes(ranks: Sequence[Int64]) -> Int64:
     """Return a number for each row that is the same for rows alike in all columns."""
-    code = np.zeros(len(places[0]), dtype=np.int64)
-    for each in places:
+    code = np.zeros(len(ranks[0]), dtype=np.int64)
+    for each in ranks:
         low = int(each.min(initial=0))
         code = code * (int(each.max(initial=0)) - low + 1) + each - low
         code = np.unique(code, return_inverse=True)[1].reshape(-1).astype(np.int64)

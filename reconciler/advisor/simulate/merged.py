@@ -9,7 +9,7 @@ import numpy as np
 from reconciler.advisor.simulate.layout import Layout, Written, WrittenRows, simulated_files
 from reconciler.advisor.simulate.slices import slice_domain, written_share
 from reconciler.plan.grouping import Grouping, arrivals, output_file_of
-from reconciler.queries.stored_columns import Stored, stored_columns
+from reconciler.queries.stored_columns import StoredColumns, stored_columns
 from reconciler.queries.table_view import TableView
 from reconciler.table.column_bytes import bytes_per_row
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, Float64, Int64
@@ -59,7 +59,7 @@ def _merged(now: TableView, layout: Layout) -> _Merged:
 
 
 def merged_whole(
-    view: TableView, bins: Int64, row_group_bytes: int, stored: Stored | None = None
+    view: TableView, bins: Int64, row_group_bytes: int, stored: StoredColumns | None = None
 ) -> TableView:
     """Return the result of merging whole files without a sort: bounds are the exact unions.
 
@@ -93,7 +93,7 @@ def merged_whole(
 
 
 def _merged_sizes(
-    stored: Stored, order: Int64, starts: Int64, records: Int64, each: Float64
+    stored: StoredColumns, order: Int64, starts: Int64, records: Int64, each: Float64
 ) -> dict[int, Int64]:
     """Return the column bytes per merged file, for columns whose footers show how they are stored.
 

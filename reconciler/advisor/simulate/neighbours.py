@@ -70,10 +70,10 @@ class BlockOrder:
     def order(self) -> Int64:
         """Return the blocks' rows in the order."""
         rows = self.blocks.rows
-        places, distinct = rows.key_of(self.ordering)
+        ranks, distinct = rows.key_of(self.ordering)
         chunk = None if self.spec is None else target_partitions(rows, self.spec).number
         arrival = arrivals(rows.files)[rows.file]
-        return order_rows(self.ordering, places, arrival, chunk, distinct)
+        return order_rows(self.ordering, ranks, arrival, chunk, distinct)
 
     @cached_property
     def neighbours(self) -> Mapping[int, Neighbours]:
@@ -96,7 +96,7 @@ class BlockOrder:
         within rows of the keys before; nothing along a curve."""
         found = {}
         key = self.ordering.key if self.ordering.lead is not None else ()
-        places = [self.blocks.rows.columns[column.field_id].places for column in key]
+        ranks = [self.blocks.rows.columns[column.field_id].sort_ranks for column in key]
         for number in range(1, len(key)):
             field = key[number].field_id
             together, run = (
@@ -105,7 +105,7 @@ class BlockOrder:
             )
             if max(run, together) < LEAST_RUN or field not in present:
                 continue
-            order = _repeated(places[: number + 1], together, run)
+            order = _repeated(ranks[: number + 1], together, run)
             plain = _drops(self.pool, self.blocks, field, order)
             known = Present(present[field].bytes, 0.0 if plain else present[field].bits)
             size = _encoded(self.blocks, {field: known}, order, (field,))[field]

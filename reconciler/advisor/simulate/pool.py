@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from reconciler.advisor.simulate.missing import NAN, NULL, Missing, missing
 from reconciler.plan.ordering import Ordering
-from reconciler.queries.stored_columns import Stored, in_order, stored_columns
+from reconciler.queries.stored_columns import StoredColumns, in_order, stored_columns
 from reconciler.queries.table_view import TableView
 from reconciler.table.borrowed_rows import moved, nearest
 from reconciler.table.filetable import Array, Bool, FileTable, Int64
@@ -55,7 +55,7 @@ class PoolColumn:
     """Which rows are NULL or NaN, and which files may hold either."""
 
     @property
-    def places(self) -> Int64:
+    def sort_ranks(self) -> Int64:
         """Return the ranks in sort order: NULL before all values, NaN after them."""
         return np.where(self.missing.of == NAN, len(self.distinct), self.ranks)
 
@@ -74,7 +74,7 @@ class Pool:
     """The files of the group."""
     native: Bool
     """bool[rows], whether the row was sampled from its own file."""
-    stored: Stored
+    stored: StoredColumns
     """Present sizes of the group's columns."""
     loses_runs: frozenset[int]
     """Field ids of columns of unknown encoding that are small because rows are in their order."""
@@ -88,10 +88,10 @@ class Pool:
         return len(self.file)
 
     def key_of(self, ordering: Ordering) -> tuple[list[Int64], list[Array]]:
-        """Return, per column of an ordering's key, the place of each row, and the values by rank.
-        Raises KeyError if a column was not sampled."""
+        """Return, per column of an ordering's key, the sort rank of each row and the values by
+        rank. Raises KeyError if a column was not sampled."""
         key = [self.columns[column.field_id] for column in ordering.key]
-        return [one.places for one in key], [one.distinct for one in key]
+        return [one.sort_ranks for one in key], [one.distinct for one in key]
 
     def as_sample(self) -> RowSample:
         """Return the rows as a sample of the pool's files."""
@@ -175,7 +175,7 @@ def _pooled_blocks(view: TableView, columns: Sequence[int]) -> PooledBlocks | No
     file, weight = blocks.rows.file, np.ones(len(blocks))
     built = {column: _pool_column(files, blocks.rows, column, every, file) for column in columns}
     rows = Pool(
-        built, file, weight, files, weight > 0.0, Stored({}, {}, {}, {}),
+        built, file, weight, files, weight > 0.0, StoredColumns({}, {}, {}, {}),
         frozenset(),
     )  # fmt: skip
     return PooledBlocks(rows, blocks.rows, blocks.data_bytes)

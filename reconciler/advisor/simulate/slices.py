@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.stored_columns import Stored
+from reconciler.queries.stored_columns import StoredColumns
 from reconciler.table.filetable import UNKNOWN, FileTable, Float64, Int64
 
 LEAST_SHARE, MOST_SHARE = 0.2, 1.25
 """Limits of the estimate: bytes written per live byte of the inputs."""
 
 
-def slice_domain(stored: Stored, field: int, file: Int64, starts: Int64) -> Float64:
+def slice_domain(stored: StoredColumns, field: int, file: Int64, starts: Int64) -> Float64:
     """Return the number of values from which slices of a column without a sample draw,
     float64[slices].
 
@@ -30,7 +30,10 @@ def slice_domain(stored: Stored, field: int, file: Int64, starts: Int64) -> Floa
 
 
 def written_share(
-    files: FileTable, stored: Stored, sizes: Mapping[int, npt.NDArray[np.number]], outputs: int
+    files: FileTable,
+    stored: StoredColumns,
+    sizes: Mapping[int, npt.NDArray[np.number]],
+    outputs: int,
 ) -> float:
     """Return the bytes written per live byte of the files, rounded to thousandths as in plans.
 

@@ -218,7 +218,7 @@ def _revisit(proposal: Proposal, now: dt.datetime) -> dt.datetime | None:
 
 def _observed(proposal: Proposal, now: dt.datetime) -> dict[str, Any]:
     """Return status.observed. now: the time of this look, which alone is not a change."""
-    seen, workload = proposal.observation, proposal.evidence.workload
+    seen, workload = proposal.observation, proposal.queries.workload
     body: dict[str, Any] = {"time": utc(int(now.timestamp() * 1000))}
     body |= {"files": len(seen.files), "bytes": short_bytes(seen.files.total_bytes)}
     if seen.snapshot_id is not None:

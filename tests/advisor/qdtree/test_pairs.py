@@ -16,7 +16,7 @@ from reconciler.advisor.simulate.pool import Pool, PoolColumn
 from reconciler.plan.ordering import by_tree
 from reconciler.queries.predicate import And, Comparison, Or, Predicate, Ref
 from reconciler.queries.shape import Shape
-from reconciler.queries.stored_columns import Stored
+from reconciler.queries.stored_columns import StoredColumns
 from reconciler.table.pairs import Pair
 from reconciler.table.schema import Field, Schema
 from reconciler.table.values import Kind
@@ -46,7 +46,9 @@ def _pool(values: dict[int, np.ndarray], nulls: dict[int, np.ndarray]) -> Pool:
         columns={}, bytes=np.array([ROWS * 100]), derived={},
     )  # fmt: skip
     every = np.ones(ROWS, dtype=bool)
-    return Pool(columns, file, np.ones(ROWS), files, every, Stored({}, {}, {}, {}), frozenset())
+    return Pool(
+        columns, file, np.ones(ROWS), files, every, StoredColumns({}, {}, {}, {}), frozenset()
+    )
 
 
 def _world(seed: int) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:

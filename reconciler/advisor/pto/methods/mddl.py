@@ -21,7 +21,7 @@ TOP = 12
 def mddl(space: Space, seed: int) -> Choice:
     """Return the best sizes and partitioning for rows in the order of the predicates."""
     number = len(space.orderings)
-    space.places[number] = predicate_order(space)
+    space.row_orders[number] = predicate_order(space)
     chosen = [
         CandidateLayout(spec, number, sizes)
         for spec in range(len(space.partitionings))

@@ -47,7 +47,7 @@ class Tile:
     used: Float32
 
 
-def exposures(view: TableView, demand: Shape) -> Iterator[tuple[slice, Iterator[Tile]]]:
+def read_shares(view: TableView, demand: Shape) -> Iterator[tuple[slice, Iterator[Tile]]]:
     """Yield, per block of queries, the files that they read, as tiles without a common file.
 
     A file of several row groups without a known footer counts as read in proportion to the overlap
@@ -87,7 +87,7 @@ def _matches(files: FileTable, demand: Shape, blocks: Sequence[slice]) -> Iterat
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownShares:
     """Shares that are known better than from bounds: of the files at `rows` (ascending),
     float32[queries, rows]."""
 
@@ -113,8 +113,8 @@ def _tiles(
     match: Bool,
     shares: Shares,
     one_group: Float32,
-    of_row_groups: _Known | None,
-    of_sample: _Known | None,
+    of_row_groups: _KnownShares | None,
+    of_sample: _KnownShares | None,
 ) -> Iterator[Tile]:
     """Yield the files that some query of the block reads, as many at once as stay in the CPU's
     cache."""
@@ -140,7 +140,7 @@ def _tiles(
         yield Tile(index, share, used)
 
 
-def _row_group_shares(view: TableView, part: Shape) -> _Known | None:
+def _row_group_shares(view: TableView, part: Shape) -> _KnownShares | None:
     """Return the share of projected bytes in surviving row groups, for files with a known
     footer."""
     groups, owner = view.row_groups, view.group_file
@@ -154,10 +154,10 @@ def _row_group_shares(view: TableView, part: Shape) -> _Known | None:
     chunk = projected_bytes(groups, part.projection).astype(np.float32) + np.float32(1e-3)
     whole = np.add.reduceat(chunk, starts)
     share = np.add.reduceat(alive * chunk, starts, axis=1) / whole
-    return _Known(owner[starts], share.astype(np.float32, copy=False))
+    return _KnownShares(owner[starts], share.astype(np.float32, copy=False))
 
 
-def _sampled_shares(view: TableView, part: Shape) -> _Known | None:
+def _sampled_shares(view: TableView, part: Shape) -> _KnownShares | None:
     """Return the matching share of the sampled rows, for files with a sample."""
     sample = view.probe
     if sample is None or not len(sample):
@@ -170,4 +170,4 @@ def _sampled_shares(view: TableView, part: Shape) -> _Known | None:
         schema=view.files.schema, queries=len(part),
     )  # fmt: skip
     share = np.add.reduceat(hit * weight, starts, axis=1) / whole
-    return _Known(sample.file[starts], share.astype(np.float32, copy=False))
+    return _KnownShares(sample.file[starts], share.astype(np.float32, copy=False))
