@@ -32,7 +32,7 @@ from bench.results import write_section
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Settings
 from reconciler.advisor.choose import trees
 from reconciler.advisor.decide import decide
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.replay.policies.fixed import sort_everything
 from reconciler.replay.policies.ours import ours
@@ -79,7 +79,7 @@ def speed() -> None:
 
     def given(chosen: Settings) -> AdviceInput:
         """The input, without anything that an earlier decision derived from it."""
-        return AdviceInput(claiming(small, scale), batch_fragments(log), chosen)
+        return AdviceInput(claiming(small, scale), workload_of_fragments(log), chosen)
 
     rows = [["decision over 100,000 files x 1,000 queries", "CPU s", "wall s", "actions"]]
     rows.append(timed("from bounds: which files to sketch", given(settings)))
@@ -115,7 +115,7 @@ def shift_steps(seed: int, days: int, period: int, weight: float) -> list[Step]:
         column, width = ((SHIP, 10), (PART, 400), (ORDER, 400))[day // period % 3]
         rows = (day + 24) * 800
         domain = {SHIP: rows // 80 + 1_000, PART: 200_000, ORDER: rows}[column]
-        queries = batch_fragments(
+        queries = workload_of_fragments(
             query(day * 100 + i, column, int(random.integers(0, domain)), width,
                   day * DAY_MS + i * 60_000, weight)
             for i in range(20)
@@ -185,7 +185,7 @@ def betrayal_steps(seed: int, days: Sequence[tuple[int, int]], each: int = 20) -
     for column, count in days:
         width, domain = {PART: (400, 200_000), ORDER: (400, 24 * 800)}[column]
         for _ in range(count):
-            queries = batch_fragments(
+            queries = workload_of_fragments(
                 query(day * 100 + i, column, int(random.integers(0, domain)), width,
                       day * DAY_MS + i * 60_000, 1.0)
                 for i in range(each)
@@ -228,7 +228,7 @@ def ingest_steps(seed: int, batches: int, queries: int) -> list[Step]:
     return [
         arriving(
             _arrived(random, batch, 800), 800,
-            batch_fragments(
+            workload_of_fragments(
                 query(batch * 1_000 + i, PART, int(random.integers(0, 199_600)), 400,
                       batch * DAY_MS + i * 60_000, 1.0)
                 for i in range(queries)

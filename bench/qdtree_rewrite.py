@@ -30,7 +30,7 @@ from reconciler.advisor.qdtree.conjuncts import boxes_of
 from reconciler.advisor.qdtree.greedy import root_of
 from reconciler.advisor.qdtree.problem import problem_of
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.rewriting import rewritten
@@ -68,7 +68,9 @@ def tree_for(random: Random, rows: pa.Table, leaves: int) -> Tree:
     chosen = np.sort(random.choice(len(rows), SAMPLE, replace=False))
     values = {n: rows[name].to_numpy()[chosen].astype(np.int64) for n, name in enumerate(NAMES, 1)}
     people = People(np.full(6, 1 / 6), {n: np.sort(own) for n, own in values.items()})
-    asked = demands(batch_fragments(people.sessions(random, 0, RECORDED_DAYS)), SCHEMA, HORIZON_MS)
+    asked = demands(
+        workload_of_fragments(people.sessions(random, 0, RECORDED_DAYS)), SCHEMA, HORIZON_MS
+    )
     pool = pool_of(values, {}, np.ones(SAMPLE))
     problem = problem_of(boxes_of(pool, asked, [one.executions for one in asked]), pool.weight)
     least = SAMPLE / leaves

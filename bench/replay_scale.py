@@ -22,7 +22,7 @@ from bench.replay.lineitem import COMMIT, PART, SHIP, query
 from bench.results import write_section
 from reconciler.advisor.advice import Settings
 from reconciler.loop.replaying import MOST_SAMPLED
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.replay.observed import ObservedTable
 from reconciler.replay.policies.ours import ours
 from reconciler.replay.run import Step, replay
@@ -65,7 +65,7 @@ def steps_of(table: ObservedTable, batches: int) -> list[Step[ObservedTable]]:
         )
         steps.append(
             Step(
-                lambda now, new=own: now.with_files(new), batch_fragments(asked).shapes,
+                lambda now, new=own: now.with_files(new), workload_of_fragments(asked).shapes,
                 batch * DAY_MS + DAY_MS // 2,
             )
         )  # fmt: skip

@@ -28,7 +28,7 @@ from reconciler.advisor.advice import HORIZON_MS, Settings
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.plan.ordering import Ordering, best_of
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.pruning import prune
 from reconciler.queries.rewrite_cost import Rho
@@ -152,8 +152,8 @@ def measured(seed: int) -> list[str]:
         {field: np.sort(column) for field, column in table.values.items()},
     )
     asked = people.sessions(random, 0, RECORDED_DAYS)
-    recorded = batch_fragments(asked)
-    later = batch_fragments(people.sessions(random, RECORDED_DAYS, LATER_DAYS))
+    recorded = workload_of_fragments(asked)
+    later = workload_of_fragments(people.sessions(random, RECORDED_DAYS, LATER_DAYS))
     settings = settings_of(table)
     actions = ours(table, recorded, settings)
     chosen, *_ = carry_out(table, actions, settings, [])

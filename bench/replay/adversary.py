@@ -17,7 +17,7 @@ from reconciler.advisor.advice import EARLY_SHARE, Settings
 from reconciler.advisor.judge.room import unseen
 from reconciler.advisor.situation import situation_of
 from reconciler.plan.actions.base import Action
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import table_view
@@ -104,7 +104,7 @@ def played(days: Sequence[Days], settings: Settings = UNATTENDED) -> Run:
         for _ in range(part.count * IMPORTS):
             asked = _asked(running, part, random, at)
             now_ms = at * IMPORT_MS + IMPORT_MS // 2
-            running.advance(Step(None, batch_fragments(asked).shapes, now_ms))
+            running.advance(Step(None, workload_of_fragments(asked).shapes, now_ms))
             seen.append(unseen(situation_of(running.given(now_ms))) if decided[-1] else 0.0)
             at += 1
     return Run(running, seen, decided)
@@ -157,7 +157,7 @@ def worst_range(table: SimulatedTable, twin: SimulatedTable) -> tuple[int, int]:
     found = []
     for column, domain in DOMAINS.items():
         lows = np.arange(PLACES) * (domain - _width(column)) // (PLACES - 1)
-        (asked,) = batch_fragments(
+        (asked,) = workload_of_fragments(
             range_query(n, column, low, low + _width(column), event_ms=0)
             for n, low in enumerate(lows.tolist())
         ).shapes

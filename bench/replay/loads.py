@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.replay.table import SimulatedTable, arriving
 from reconciler.advisor.advice import Settings
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.replay.run import Step
@@ -73,7 +73,7 @@ def _step(
     rows: dict[int, Array], per_file: int, asked: Sequence[Sequence[Range]], batch: int, span: int
 ) -> Step[SimulatedTable]:
     at, value = batch * span, max(rows)
-    queries = batch_fragments(
+    queries = workload_of_fragments(
         _ranges(1_000 * batch + n, ranges, value, at + n * 60_000) for n, ranges in enumerate(asked)
     ).shapes
     return arriving(rows, per_file, queries, at + span // 2)

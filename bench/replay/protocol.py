@@ -15,7 +15,7 @@ import numpy as np
 from bench.replay.lineitem import COMMIT, ORDER, PART, PRICE, ROW_BYTES, SHIP, query
 from bench.replay.table import SimulatedTable, arriving
 from reconciler.advisor.advice import Settings
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.queries.shape import Shape
 from reconciler.replay.run import Replay, Step
@@ -89,7 +89,7 @@ class Protocol:
         for month in range(self.months):
             mix = self._next_mix(random, month, mix)
             at = month * self.batch_ms
-            queries = batch_fragments(
+            queries = workload_of_fragments(
                 query(month * 100 + slot, one.column, one.low, self.width, at + slot * 60_000, 1.0,
                       self._projection(one.column, slot))
                 for slot, one in enumerate(mix)

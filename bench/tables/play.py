@@ -37,7 +37,7 @@ from reconciler.loop.step import Step, StepResult, run_step
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import TableView, table_view
@@ -213,7 +213,7 @@ def workload(place: Place, name: str, asked: Sequence[Asked]) -> Workload:
     """Return the queries as they are, literals and all: facts, no forecast of moving windows."""
     sink = Collected()
     imported(place, name, asked, sink, "later")
-    return batch_fragments(sink.fragments)
+    return workload_of_fragments(sink.fragments)
 
 
 def _iso(moment: dt.datetime) -> str:

@@ -55,12 +55,16 @@ applied), and beta of Eq. 6 in openings of a file."""
 
 @dataclass(frozen=True, slots=True)
 class Objectives:
-    """The policy's objectives; None where not given."""
+    """The policy's objectives; None where the policy has none."""
 
     max_scan_amplification: float | None = None
+    """Greatest bytes read per byte that matches (`totals.amplification`)."""
     max_small_file_percent: float | None = None
+    """Greatest percentage of files that are small and could be merged."""
     max_deleted_rows_percent: float | None = None
+    """Greatest percentage of rows that are deleted but still stored."""
     max_file_count: int | None = None
+    """Greatest number of data files."""
 
 
 NO_OBJECTIVES = Objectives()
@@ -68,14 +72,13 @@ NO_OBJECTIVES = Objectives()
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """Cost and savings of past reclustering, in bytes of reading (Eq. 2 and 5), from the ledger.
-
-    spent: rho x input bytes of past rewrites, conflicts included. realised: bytes that later
-    queries read less (negative: more), computed from the zone maps before and after.
-    """
+    """What past reclustering cost and saved, from the ledger (WAIR, Eq. 2 and 5)."""
 
     spent: float = 0.0
+    """Cost in bytes of reading: rho x input bytes of past rewrites, conflicts included."""
     realised: float = 0.0
+    """Bytes of reading that later queries saved, by the zone maps before and after; negative if
+    they read more."""
 
     @property
     def outstanding(self) -> float:
@@ -362,19 +365,22 @@ class ScoredAction:
     """An action with what it is predicted to cost and to save."""
 
     action: Action
+    """The action."""
     predicted: Prediction
+    """What it is predicted to cost and to save."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What becomes of batches that wait on a branch; nothing else is planned before.
-
-    base: the snapshot of main by which their deletes are judged. until_ms: when they are dropped.
-    """
+    """What becomes of batches that wait on a branch; nothing else is planned before."""
 
     actions: tuple[ScoredAction, ...]
+    """Actions that publish or discard the batches."""
     base: int | None
+    """Id of the snapshot of main by which the deletes of the batches are judged; None if there is
+    none."""
     until_ms: int
+    """When the batches are dropped, in epoch milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from reconciler.advisor.advice import Advice, AdviceInput, Audited, Rejected
+from reconciler.advisor.choose.arrival_order import WHY, back_to_arrival_order
 from reconciler.advisor.choose.binpack import bin_pack_candidates, forced_by_objectives
 from reconciler.advisor.choose.blocks import refused_blocks
 from reconciler.advisor.choose.declared import declared_candidates, footers_to_read, resized
 from reconciler.advisor.choose.literal import literal
-from reconciler.advisor.choose.put_back import WHY, put_back
 from reconciler.advisor.choose.recluster import recluster
 from reconciler.advisor.choose.replica import replica
 from reconciler.advisor.choose.sketching import files_to_sketch
@@ -210,7 +210,7 @@ def workload_aware(situation: Situation) -> Verdict:
     nothing = np.zeros(0, dtype=np.int64)
     if not situation.expected.demands:
         return Verdict((), (rejected(situation, "recluster", reasons.NO_WORKLOAD, "", nothing),))
-    due = put_back(situation) if reserve_is_due(situation) else ()
+    due = back_to_arrival_order(situation) if reserve_is_due(situation) else ()
     back = [Chosen(c, Recluster, "workload", WHY, shows_reason=True) for c in due]
     back = [item for item in back if not _repeats(situation, item)]
     if back:

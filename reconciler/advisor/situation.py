@@ -43,12 +43,14 @@ from reconciler.table.unwritable import only_by_spark, unwritable
 
 @dataclass(frozen=True, slots=True)
 class Sliced:
-    """How a budget cuts work on a partition. parts: slices of the chosen files. whole: budgets
-    that all files of the partition take. along: the column that slices follow, or BY_ARRIVAL."""
+    """How a budget cuts work on a partition."""
 
     parts: int = 1
+    """Number of slices of the chosen files."""
     whole: float = 0.0
+    """Number of times that the tightest budget is spent on all files of the partition."""
     along: int = BY_ARRIVAL
+    """Field id of the column that slices follow; BY_ARRIVAL if they follow the order of arrival."""
 
 
 NOT_SLICED = Sliced()

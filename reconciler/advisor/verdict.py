@@ -34,11 +34,14 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Verdict:
-    """chosen: rewrites of data files; minors: maintenance of delete files."""
+    """What one decision, or all of them, chose."""
 
     chosen: tuple[Chosen, ...]
+    """Rewrites of data files."""
     rejected: tuple[Rejected, ...]
+    """What was considered and is not planned."""
     minors: tuple[Minor, ...] = ()
+    """Maintenance of delete files."""
 
 
 def action_of(situation: Situation, item: Chosen) -> Rewrite:

@@ -86,9 +86,9 @@ def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list
 
 def demand_of(fragment: Fragment, observation: Observation) -> Shape:
     """Return the query in the form of the cost model."""
-    from reconciler.queries.fragments import batch_fragments
+    from reconciler.queries.fragments import workload_of_fragments
 
-    (batch,) = batch_fragments([fragment]).shapes
+    (batch,) = workload_of_fragments([fragment]).shapes
     return _demand(batch, observation)
 
 

@@ -18,7 +18,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.demo.tpch import Query
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.schema import Schema
@@ -56,7 +56,7 @@ def readings(views: Views, queries: Sequence[Query], others: Mapping[str, Schema
     """Return, per query in order, what it reads from the tables. others: schemas that it joins."""
     total = [np.zeros(len(queries)), np.zeros(len(queries))]
     for name, fragments in _fragments(views, queries, others).items():
-        for batch in batch_fragments(fragments).shapes:
+        for batch in workload_of_fragments(fragments).shapes:
             read = read_shape(views[name], batch)
             # Fragments carry the query's number as their event time, and batches keep that order.
             np.add.at(total[0], batch.event_ms, read.bytes)

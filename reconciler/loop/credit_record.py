@@ -87,13 +87,16 @@ ClosedSums = Mapping[BatchKey, tuple[str, Credit]]
 
 @dataclass(frozen=True, slots=True)
 class _CreditNote:
-    """What the state knows. version: what it was measured from. until_ms: the queries before it are
-    in `closed`. plans: what each plan has saved."""
+    """What the state store keeps of past savings."""
 
     version: str
+    """Hash of what the savings were measured from."""
     until_ms: int
+    """Time in epoch milliseconds; earlier queries are counted in `closed`."""
     closed: ClosedSums
+    """Savings by queries before `until_ms`, per batch."""
     plans: Mapping[str, Credit]
+    """Savings of each plan, by plan id."""
 
 
 def _noted(note: Any) -> _CreditNote:

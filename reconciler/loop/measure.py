@@ -19,11 +19,12 @@ from reconciler.table.sample import RowGroups
 
 @dataclass(frozen=True, slots=True)
 class WindowReading:
-    """bytes: planned. cost: planned bytes plus the cost of opening data and delete files, in
-    bytes."""
+    """What the recorded queries read of one set of files."""
 
     bytes: float = 0.0
+    """Planned bytes."""
     cost: float = 0.0
+    """Planned bytes plus the cost of opening data and delete files, in bytes."""
 
 
 def window_read(

@@ -31,16 +31,14 @@ MOST_REPLACED = 500
 
 @dataclass(frozen=True)
 class LedgerFiles:
-    """What the ledger keeps of past rewrites of one table.
-
-    batches: those that count, each with its outcomes.
-    inputs: the files that an action was to replace, by plan and action id.
-    written: when the files of a batch were recorded, and the files.
-    """
+    """What the ledger keeps of past rewrites of one table."""
 
     batches: Batches
+    """The commit batches that count, each with its outcomes."""
     inputs: Mapping[tuple[str, str], FileTable]
+    """By plan and action id, the files that the action was to replace."""
     written: Mapping[BatchKey, tuple[int, FileTable]]
+    """By batch, when its files were recorded in epoch milliseconds, and the files."""
 
 
 def batches_of(entries: Iterable[LedgerEntry], intents: Iterable[Intent]) -> Batches:
@@ -100,15 +98,14 @@ def rewrites_of(
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """Files that a rewrite of ours replaced.
-
-    at_ms: when. lost_after_ms, lost_by_ms: the rows that it wrote for them were removed after the
-    one and by the other time.
-    """
+    """When a rewrite of ours replaced a file, and when the rows were lost."""
 
     at_ms: int
+    """When the rewrite was committed, in epoch milliseconds."""
     lost_after_ms: int
+    """Time after which another writer removed the rows, in epoch milliseconds."""
     lost_by_ms: int
+    """Time by which the rows were removed, in epoch milliseconds."""
 
 
 _NEVER_LOST = (NEVER, NEVER)

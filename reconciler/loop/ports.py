@@ -27,13 +27,16 @@ from reconciler.table.sample import RowGroups, RowSample
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table to plan for. identifier: levels, the last one is the name. recent_ms: how far back
-    other writers' changes are looked for. memory_bytes: of an executor, by the policy."""
+    """A table to plan for."""
 
     catalog: CatalogConfig
+    """The catalog that has the table."""
     identifier: tuple[str, ...]
+    """Levels of the table's name; the last one is the name itself."""
     recent_ms: int = RECENT_MS
+    """Milliseconds back from now in which changes by other writers are looked for."""
     memory_bytes: int = 0
+    """Memory of an executor by the policy, in bytes; 0 if none is named."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,12 @@ class RecordedQueries:
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """Our work on a table that has begun or may begin.
-
-    plans: proposed last, under each policy that the table had; attempts: not settled yet.
-    """
+    """Our work on a table that has begun or may begin."""
 
     plans: tuple[Plan, ...] = ()
+    """The plans that were proposed last, one for each policy that the table had."""
     attempts: tuple[Intent, ...] = ()
+    """The attempts whose result is not recorded yet."""
 
 
 class Ports(Protocol):

@@ -43,7 +43,9 @@ class Failed:
     """A table for which no layout can be recommended."""
 
     table: str
+    """Name of the table."""
     error: ReconcilerError
+    """Why there is no recommendation."""
 
 
 def ranked(answers: Sequence[Answer], failed: Sequence[Failed], now: dt.datetime) -> dict[str, Any]:

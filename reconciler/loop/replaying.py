@@ -204,10 +204,12 @@ def _read(
 
 @dataclass(frozen=True, slots=True)
 class _Batches:
-    """since: start of the first one; ends: end of each, the first that is not in it."""
+    """The batches of queries between which a replay decides."""
 
     since: int
+    """Start of the first batch, in epoch milliseconds."""
     ends: list[int]
+    """End of each batch, in epoch milliseconds; a query at the end belongs to the next batch."""
 
 
 def _batches(workload: Workload, span: Span) -> _Batches:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import UserError
 from reconciler.queries.block_routing import IdsToRead, Unroutable, admitted, ids_to_read
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.predicate import TRUE, Predicate
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.table.block_ids import BlockIds, block_ids_of
@@ -178,10 +178,12 @@ def _not_usable(record: Replica, seen: Observation, replica: Observation | None)
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """What a read opens. files: their number; bytes: of these."""
+    """What a query opens."""
 
     files: int
+    """Number of data files."""
     bytes: int
+    """Bytes of these files."""
 
 
 def _load(asked: _Asked) -> list[_Load]:
@@ -282,5 +284,5 @@ def _predicate(
         return None
     if any(offset is not None for offset in fragment.moving):
         return None
-    (shape,) = batch_fragments([fragment]).shapes
+    (shape,) = workload_of_fragments([fragment]).shapes
     return shape.predicate, shape.literals

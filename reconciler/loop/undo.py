@@ -1,7 +1,8 @@
 """Makes the plan that takes another plan back: a rollback, or a rewrite where one is not possible.
 
-The table and the ledger are read here; `plan.undo` says which way is open and
-`advisor.choose.lay_back` how rows lay before. The result is approved and carried out as any plan.
+The table and the ledger are read here. `plan.undo` says which way is open, and
+`advisor.choose.earlier_order` how rows lay before. The result is approved and carried out as any
+plan.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from typing import Any
 import numpy as np
 
 from reconciler.advisor.advice import Advice, ScoredAction
-from reconciler.advisor.choose.lay_back import EarlierLayout, lay_back, older_ordering
+from reconciler.advisor.choose.earlier_order import (
+    EarlierLayout,
+    back_to_earlier_order,
+    older_ordering,
+)
 from reconciler.catalog.load import data_file_io
 from reconciler.engines.actions.roll_back import missing
 from reconciler.errors import UserError
@@ -170,7 +175,9 @@ def _laid_back(found: Advised, past: Carried, way: Way, actor: Reader) -> Undo:
         ordering, *more = {older_ordering(one, orderings) for one in own}
         if more or ordering is None:  # which rows lay in which of the orders is not known
             continue
-        actions.append(lay_back(seen.files, rows, own[0], ordering, found.settings, why))
+        actions.append(
+            back_to_earlier_order(seen.files, rows, own[0], ordering, found.settings, why)
+        )
         befores += len(own)
         known += [one.files for one in own if one.files is not None]
     if not actions:

@@ -46,9 +46,10 @@ class IdsToRead:
 
 @dataclass(frozen=True, slots=True)
 class Unroutable:
-    """why: no id can be left out."""
+    """No block id can be left out of the query."""
 
     why: str
+    """The reason, for people."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,13 @@ _FIXED: dict[Period, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class PeriodClock:
-    """A clock that stands at the start of a period. shift_ms: how much later than in UTC the period
-    starts (local midnight, Sunday as the first day of the week); 0 for months."""
+    """A clock that stands at the start of a period."""
 
     period: Period
+    """The period."""
     shift_ms: int = 0
+    """Milliseconds by which the period starts later than in UTC (local midnight, Sunday as the
+    first day of the week); 0 for months."""
 
     def number(self, at_ms: Int64) -> Int64:
         """Return the number of the period that holds each time; consecutive ones differ by 1."""

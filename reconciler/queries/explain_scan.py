@@ -45,10 +45,12 @@ class ConditionEffect:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedScan:
-    """conditions: all must be true, in the query's order. read: bool[files], the file is opened."""
+    """Which files a query opens, and which condition excludes which file."""
 
     conditions: tuple[ConditionEffect, ...]
+    """The conditions in the query's order; all must be true."""
     read: Bool
+    """bool[files]: whether the file is opened."""
 
 
 def explain_scan(

@@ -5,7 +5,7 @@ The state stores them as rows of arrays, and `queries.shape` is what everything 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,14 +69,12 @@ class Fragment:
         return shape_id(self.predicate, self.unbound, full_scan=self.full_scan)
 
 
-def batch_fragments(
-    fragments: Iterable[Fragment], skipped: Sequence[tuple[str, int]] = ()
-) -> Workload:
+def workload_of_fragments(fragments: Iterable[Fragment]) -> Workload:
     """Return the fragments of one table as shapes, their queries by event time."""
     by_shape: dict[tuple[str, bool], list[Fragment]] = {}
     for item in sorted(fragments, key=lambda f: (f.event_ms, f.source, f.position)):
         by_shape.setdefault((item.shape_id, item.full_scan), []).append(item)
-    return workload_of((_shape(key[0], members) for key, members in by_shape.items()), skipped)
+    return workload_of(_shape(key[0], members) for key, members in by_shape.items())
 
 
 def _shape(key: str, members: list[Fragment]) -> Shape:

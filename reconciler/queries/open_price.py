@@ -35,23 +35,28 @@ LEAVES = 2.0**0.75
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """One data file that was opened and read. opened: seconds until its footer was there; read:
-    seconds of reading `chunks` column chunks of `bytes` bytes."""
+    """The measured opening and reading of one data file."""
 
     opened: float
+    """Seconds until its footer was there."""
     read: float = 0.0
+    """Seconds of reading `chunks` column chunks."""
     bytes: int = 0
+    """Bytes of these column chunks."""
     chunks: int = 0
+    """Number of column chunks that were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPrice:
-    """bytes: of reading that cost as much as opening a file. openings: that it was measured from,
-    the last of them at measured_ms; 0 for the preset."""
+    """What opening a file costs."""
 
     bytes: int = OPEN_BYTES
+    """Bytes of reading that cost as much as opening a file."""
     openings: int = 0
+    """Number of openings that it was measured from; 0 for the preset."""
     measured_ms: int = 0
+    """Time of the last of these openings, in epoch milliseconds."""
 
     def document(self) -> dict[str, int]:
         """For `OpenPrice(**document)`."""

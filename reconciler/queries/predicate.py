@@ -25,7 +25,9 @@ class Ref:
     a condition between it and another column ("less[7]": less than column 7; `table.pairs`)."""
 
     field_id: int
+    """Field id of the column."""
     transform: str = "identity"
+    """Name of the transform or of the condition; "identity" for the column itself."""
 
     @property
     def pair(self) -> Pair | None:
@@ -35,19 +37,24 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """ref op slot; op is one of < <= = != > >=. NULL and NaN never match, except NaN under "!="."""
+    """A comparison of a column with a literal. NULL and NaN never match, except NaN under "!="."""
 
     ref: Ref
+    """The column."""
     op: str
+    """One of < <= = != > >=."""
     slot: int
+    """Slot of the literal."""
 
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """ref IN (slot's tuple). NOT IN is Not(In): like != it does not match NULL."""
+    """A column whose value is one of a list. NOT IN is Not(In); like != it does not match NULL."""
 
     ref: Ref
+    """The column."""
     slot: int
+    """Slot of the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,9 @@ class StartsWith:
     """A string column that begins with slot's bytes; NOT LIKE 'x%' is Not(StartsWith)."""
 
     ref: Ref
+    """The column."""
     slot: int
+    """Slot of the prefix, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +86,11 @@ class First:
     """
 
     ref: Ref
+    """The column by which rows are ordered."""
     descending: bool
+    """Whether the greatest values come first."""
     rows: int
+    """Number of rows that the query asks for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,11 +54,14 @@ NEGATIVE = ("!=", "not in", "not starts")
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf without negation. op: a key of COMPLEMENT; slot: -1 if it has no literal."""
+    """A condition without negation."""
 
     op: str
+    """A key of COMPLEMENT."""
     ref: Ref
+    """The column."""
     slot: int = -1
+    """Slot of the literal; -1 if the condition has none."""
 
 
 def leaf_of(node: Predicate) -> Leaf:

@@ -59,15 +59,16 @@ IN_LIMIT = 200
 
 @dataclass(frozen=True)
 class Partitions:
-    """Partition values of n files or row groups.
-
-    values: distinct (spec id, partition values); index: per file or row group its position in them.
-    """
+    """Partition values of n files or row groups."""
 
     schema: Schema
+    """Schema of the table."""
     specs: Mapping[int, PartitionSpec]
+    """Partition specs of the table, by id."""
     values: tuple[tuple[int, tuple[object, ...]], ...]
+    """The distinct (spec id, partition values)."""
     index: Array
+    """int64[n]: index into `values` of each file or row group."""
 
     @cached_property
     def by_spec(self) -> tuple[_SpecPartitions, ...]:
@@ -81,15 +82,15 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True)
 class _SpecPartitions:
-    """The partitions of one spec. members: their positions in Partitions.values.
-
-    columns: per field of the spec its values in their domain and which are NULL, [members]; None if
-    the field is not usable (void, unknown transform, dropped source column).
-    """
+    """The partitions of one spec."""
 
     spec: PartitionSpec
+    """The partition spec."""
     members: Int64
+    """int64[members]: their indexes in `Partitions.values`."""
     columns: tuple[tuple[Array, Bool] | None, ...]
+    """Per field of the spec, its values in their domain and which are NULL, both [members]. None if
+    the field is not usable (void, unknown transform, dropped source column)."""
 
 
 def partitions_of(table: FileTable) -> Partitions | None:

@@ -106,10 +106,12 @@ NO_OUTLOOK = Outlook("none", 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """executions: float64[queries], expected over the horizon, in the order of the history."""
+    """The executions that are expected, and why."""
 
     executions: Float64
+    """float64[queries]: executions over the horizon, in the order of the history."""
     outlook: Outlook
+    """Why the rates are what they are."""
 
 
 class RateForecast(Protocol):

@@ -39,12 +39,14 @@ SPARSE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Some files under the queries of a block. share, used: float32[queries, files]; the share of
-    projected bytes read, and of rows needed, which is never more."""
+    """What a block of queries reads of some files."""
 
     files: Index
+    """The files."""
     share: Float32
+    """float32[queries, files]: share of the projected bytes that is read."""
     used: Float32
+    """float32[queries, files]: share of the rows that match; never more than `share`."""
 
 
 def read_shares(view: TableView, demand: Shape) -> Iterator[tuple[slice, Iterator[Tile]]]:
@@ -88,11 +90,12 @@ def _matches(files: FileTable, demand: Shape, blocks: Sequence[slice]) -> Iterat
 
 @dataclass(frozen=True, slots=True)
 class _KnownShares:
-    """Shares that are known better than from bounds: of the files at `rows` (ascending),
-    float32[queries, rows]."""
+    """Shares of some files that are known better than from bounds."""
 
     rows: Int64
+    """int64[rows]: the files, ascending."""
     share: Float32
+    """float32[queries, rows]: the shares."""
 
     def replace(self, share: Float32, files: Index, first: int, last: int) -> None:
         """Set the shares of these files, all of them between the rows `first` and `last`."""

@@ -16,10 +16,12 @@ from reconciler.queries.machine_speed import UNKNOWN_SPEED, Speed, speed_of
 
 @dataclass(frozen=True, slots=True)
 class Rho:
-    """CPU of rewriting one input byte / CPU of reading one projected byte. label: its source."""
+    """CPU of rewriting one input byte, divided by CPU of reading one projected byte."""
 
     value: float = 4.0
+    """The ratio."""
     label: str = "model"
+    """Where it comes from: "model" or "measured"."""
 
 
 PRIOR_RHO = Rho()
@@ -36,12 +38,15 @@ def rho_from(measured: Sequence[float]) -> Rho:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a rewrite arranges. count: rows; text: bytes of their strings and binaries, without
-    those that a dictionary holds; those of the key count KEY_TEXT times. columns: of the schema."""
+    """The rows that a rewrite arranges."""
 
     count: float
+    """Number of rows."""
     text: float
+    """Bytes of their strings and binaries outside dictionaries; those of the key count KEY_TEXT
+    times."""
     columns: int
+    """Number of columns of the schema."""
 
 
 NO_ROWS = Rows(0.0, 0.0, 0)

@@ -251,12 +251,16 @@ def _shape_text(predicate: Predicate, unbound: Predicate | None) -> str:
 
 @dataclass(frozen=True)
 class Workload:
-    """Every shape of one table. since/until_ms: first and last event; skipped: by reason."""
+    """The recorded queries of one table."""
 
     shapes: tuple[Shape, ...]
+    """The queries by shape, in the order of shape ids."""
     since_ms: int
+    """Time of the first query, in epoch milliseconds."""
     until_ms: int
+    """Time of the last query, in epoch milliseconds."""
     skipped: tuple[tuple[str, int], ...] = ()
+    """(reason, number) of the log's records that were not used."""
 
     @property
     def queries(self) -> float:

@@ -251,11 +251,12 @@ def row_group_cost(view: TableView, projection: Mapping[int, float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FooterBytes:
-    """Bytes of a footer. fixed: the schema and other key-value metadata. per_group: of one row
-    group."""
+    """Bytes of a Parquet footer."""
 
     fixed: float = 0.0
+    """Bytes of the schema and of other key-value metadata."""
     per_group: float = 0.0
+    """Bytes of each row group."""
 
     def of(self, row_groups: Float64) -> Int64:
         """Return the bytes of footers of files with these numbers of row groups."""

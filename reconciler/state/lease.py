@@ -26,15 +26,17 @@ TTL_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """host: name and process namespace. boot_id: of this boot, "" if unknown.
-
-    started: the process's start time in the kernel's own unit, which differs when an id is reused.
-    """
+    """What tells a process from every other one, now and later."""
 
     host: str
+    """Name of the host and the process namespace."""
     boot_id: str
+    """Id of this boot of the host; "" if unknown."""
     pid: int
+    """Process id."""
     started: str
+    """Start time of the process in the kernel's own unit; it differs when a process id is
+    reused."""
 
 
 def this_process() -> ProcessIdentity:

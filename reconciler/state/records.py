@@ -56,15 +56,16 @@ _STORED = "plan_id, table_uuid, policy_hash, body"
 
 @dataclass(frozen=True, slots=True)
 class StoredText:
-    """A stored plan as its row says, before its text was read.
-
-    plan_id, table_uuid, policy_hash: the plan's, by which it was found. body: its document.
-    """
+    """A stored plan as its row has it, before its text was read."""
 
     plan_id: str
+    """Id of the plan."""
     table_uuid: str
+    """UUID of its table."""
     policy_hash: str
+    """Hash of the policy that it was made under."""
     body: str | bytes
+    """The document of the plan."""
 
 
 def note_value(text: str | bytes, key: str) -> Any:

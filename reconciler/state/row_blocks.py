@@ -35,10 +35,12 @@ MARK = "#block"
 
 @dataclass(frozen=True)
 class SampledBlocks:
-    """blocks: None if the budget does not pay for one. bytes_read: column chunks read now."""
+    """Blocks of rows that were read or kept."""
 
     blocks: RowBlocks | None
+    """The blocks; None if the budget does not pay for one."""
     bytes_read: int
+    """Bytes of column chunks that were read now."""
 
 
 def sample_blocks(

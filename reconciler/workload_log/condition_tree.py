@@ -63,7 +63,7 @@ Tree = Condition | Negated | Branch | Always
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ScanPredicate:
     """The conditions of one scan as a predicate, with their literals."""
 
     predicate: Predicate
@@ -76,12 +76,12 @@ class Bound:
     """The whole predicate, where the log lacks some values; None where it has all."""
 
 
-def bound(tree: Tree) -> Bound:
+def scan_predicate(tree: Tree) -> ScanPredicate:
     """Return a tree with its slots numbered, without the conditions whose value is unknown."""
     known = _known(tree)
     predicate, literals, moving = _number(known)
     unbound = None if known == tree else _number(tree)[0]
-    return Bound(predicate, literals, moving, unbound)
+    return ScanPredicate(predicate, literals, moving, unbound)
 
 
 class NotPushed(Exception):

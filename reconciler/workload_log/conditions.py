@@ -25,22 +25,22 @@ from reconciler.table.schema import Field, Schema
 from reconciler.table.values import Kind
 from reconciler.workload_log.comparisons import Operand, compare, in_truncated, membership, utf8
 from reconciler.workload_log.condition_tree import (
-    Bound,
     Condition,
     Negated,
     NotPushed,
+    ScanPredicate,
     Tree,
-    bound,
     branch,
+    scan_predicate,
 )
 from reconciler.workload_log.constants import UNBOUND, Binding, Const, NotConstant, unit_name
 from reconciler.workload_log.fold import fold
 
 
-def bind(conditions: list[exp.Expr], schema: Schema, binding: Binding) -> Bound:
+def bind(conditions: list[exp.Expr], schema: Schema, binding: Binding) -> ScanPredicate:
     """Return the conjunction of conditions (in negation normal form) for one query of a
     template."""
-    return bound(branch(True, [_tree(node, schema, binding) for node in conditions]))
+    return scan_predicate(branch(True, [_tree(node, schema, binding) for node in conditions]))
 
 
 def _tree(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:

@@ -1,4 +1,4 @@
-"""A usable record of a log, and the fragments that the reader of SQL logs makes of it."""
+"""A usable record of a SQL log, and the fragments that are made of it once its text was read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SCANS_PER_LINE = 256
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A usable line."""
+    """The values of one usable line."""
 
     sql: str
-    """Text of the query."""
+    """Text of the query; "" once it was analysed, because texts are not kept."""
     event_ms: int
     """Its time in epoch milliseconds."""
     weight: float
@@ -41,15 +41,8 @@ class Record:
     """Whether its time has no zone, so that the default one was taken."""
     table_bytes: Mapping[str, int] = field(default_factory=dict)
     """Measured bytes by schema.table in lower case, for a query that reads several tables."""
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A query that was read and understood as far as possible."""
-
-    identity: Identity
-    record: Record
-    reads: list[TableRead]
+    reads: tuple[TableRead, ...] = ()
+    """What its text reads of known tables; () until the text was analysed."""
 
 
 def with_later(earlier: list[Fragment], later: list[Fragment]) -> list[Fragment]:
@@ -64,14 +57,14 @@ def _with_measures(item: Fragment, event: Fragment) -> Fragment:
     return item if item.duration_ms is not None else replace(item, duration_ms=event.duration_ms)
 
 
-def fragments_of(query: Read, occurrence: int) -> list[Fragment]:
+def fragments_of(query: Record, occurrence: int) -> list[Fragment]:
     """Return one fragment per scan of the n-th execution with the query's key.
 
     Events of one named query have the same fragments. Recorded bytes are assigned to the query's
     single scan, or to the single scan of a table whose bytes the log has.
     """
-    record, alone = query.record, len(query.reads) == 1
-    by_table = {} if alone or not record.table_bytes else _bytes_by_table(query)
+    alone = len(query.reads) == 1
+    by_table = {} if alone or not query.table_bytes else _bytes_by_table(query)
     scans: Counter[str] = Counter()
     found = []
     for read in query.reads[:SCANS_PER_LINE]:
@@ -83,22 +76,22 @@ def fragments_of(query: Read, occurrence: int) -> list[Fragment]:
             replace(
                 read.fragment,
                 position=place,
-                weight=record.weight,
-                engine=record.engine or read.fragment.engine,
-                recorded_bytes=record.recorded_bytes if alone else by_table.get(uuid),
-                duration_ms=record.duration_ms,
+                weight=query.weight,
+                engine=query.engine or read.fragment.engine,
+                recorded_bytes=query.recorded_bytes if alone else by_table.get(uuid),
+                duration_ms=query.duration_ms,
             )
         )
     return found
 
 
-def _bytes_by_table(query: Read) -> dict[str, int]:
+def _bytes_by_table(query: Record) -> dict[str, int]:
     """Return by UUID the measured bytes of each table that the query scans once."""
     scans = Counter(read.table.uuid for read in query.reads)
     found: dict[str, int] = {}
     for read in query.reads:
         levels = read.table.name.replace("`", "").lower().split(".")
-        size = query.record.table_bytes.get(".".join(levels[-2:]))
+        size = query.table_bytes.get(".".join(levels[-2:]))
         if scans[read.table.uuid] == 1 and size is not None:
             found[read.table.uuid] = size
     return found

@@ -17,13 +17,13 @@ from reconciler.queries.predicate import FALSE, TRUE
 from reconciler.table.schema import Field, Schema
 from reconciler.workload_log.comparisons import compare_value, member_of
 from reconciler.workload_log.condition_tree import (
-    Bound,
     Condition,
     Negated,
     NotPushed,
+    ScanPredicate,
     Tree,
-    bound,
     branch,
+    scan_predicate,
 )
 from reconciler.workload_log.constants import Binding
 
@@ -32,7 +32,7 @@ class UnreadableFilters(Exception):
     """The filters are not what this version of Iceberg prints."""
 
 
-def read_filters(text: str, schema: Schema, binding: Binding) -> Bound:
+def read_filters(text: str, schema: Schema, binding: Binding) -> ScanPredicate:
     """Return the conjunction of a scan's filters. Raises UnreadableFilters."""
     reader = _Reader(text, schema, binding)
     conditions: list[Tree] = []
@@ -40,7 +40,7 @@ def read_filters(text: str, schema: Schema, binding: Binding) -> Bound:
         if conditions:
             reader.take(", ")
         conditions.append(reader.expression())
-    return bound(branch(True, conditions))
+    return scan_predicate(branch(True, conditions))
 
 
 _OPERATOR = re.compile(r" (<=|>=|!=|=|<|>) ")

@@ -44,7 +44,6 @@ from reconciler.workload_log.complexity import (
     check_text,
     check_tree,
 )
-from reconciler.workload_log.condition_tree import Bound
 from reconciler.workload_log.conditions import bind
 from reconciler.workload_log.constants import Binding, Const
 from reconciler.workload_log.early_stop import skipped_to, stops_early
@@ -360,15 +359,15 @@ _QUOTES = re.compile(r"[\"`\[\]]")
 def _fragment(scan: Scan, projection: tuple[int, ...], binding: Binding, engine: str) -> Fragment:
     hidden = scan.table.hidden
     conditions = [one for one in scan.conditions if not hidden or not _only(one, hidden)]
-    bound: Bound = bind(conditions, scan.table.schema, binding)
-    predicate = skipped_to(scan.first, scan.table, engine) or bound.predicate
+    found = bind(conditions, scan.table.schema, binding)
+    predicate = skipped_to(scan.first, scan.table, engine) or found.predicate
     predicate_columns = fields_of(predicate)
     columns = projection
     if not set(predicate_columns) <= set(projection):
         columns = tuple(sorted({*projection, *predicate_columns}))
     return Fragment(
-        SOURCE, 0, scan.table.uuid, predicate, bound.literals, bound.moving, columns, 1.0,
-        binding.event_ms, engine, unbound=bound.unbound, elsewhere=scan.elsewhere,
+        SOURCE, 0, scan.table.uuid, predicate, found.literals, found.moving, columns, 1.0,
+        binding.event_ms, engine, unbound=found.unbound, elsewhere=scan.elsewhere,
         merged=scan.merged,
     )  # fmt: skip
 

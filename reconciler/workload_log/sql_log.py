@@ -69,7 +69,7 @@ from reconciler.workload_log.progress import (
     place_in,
     render_streams,
 )
-from reconciler.workload_log.query_records import Read, Record, fragments_of, with_later
+from reconciler.workload_log.query_records import Record, fragments_of, with_later
 from reconciler.workload_log.sql import Session, Skipped, SqlReader
 
 EARLIEST_MS = 631_152_000_000  # 1990
@@ -203,7 +203,7 @@ class SqlLogImport:
             return
         if any(read.note == skip_reasons.UNPARSABLE for read in found):
             pending.unparsed(sql, number)
-        pending.queries.append(Read(record.identity, replace(record, sql=""), found))
+        pending.queries.append(replace(record, sql="", reads=tuple(found)))
         pending.size += len(sql)
 
     def record(self, line: bytes) -> Record | str:
@@ -275,7 +275,7 @@ class _Pending:
     """Prepared statements by session."""
     occurrences: Occurrences = field(default_factory=Occurrences)
     """How often each query occurred in the log so far."""
-    queries: list[Read] = field(default_factory=list)
+    queries: list[Record] = field(default_factory=list)
     """The queries to store."""
     skips: Counter[str] = field(default_factory=Counter)
     """Number of skipped lines since the last storing, by reason."""
@@ -352,7 +352,7 @@ class _Pending:
         if self.recorded is None and self.queries:
             self.recorded = self.sink.recorded()
         before = self.occurrences.add([query.identity.key for query in self.queries])
-        found: list[tuple[Read, list[Fragment]]] = []
+        found: list[tuple[Record, list[Fragment]]] = []
         events: dict[int, int] = {}
         for query, number in zip(self.queries, before, strict=True):
             fragments = fragments_of(query, number)
@@ -376,9 +376,9 @@ class _Pending:
             new += missing
         return new
 
-    def count(self, query: Read, fragments: list[Fragment]) -> None:
+    def count(self, query: Record, fragments: list[Fragment]) -> None:
         names = [read.table.name for read in query.reads]
-        self.tally.keep(names, len(fragments), query.record.event_ms, query.record.weight)
+        self.tally.keep(names, len(fragments), query.event_ms, query.weight)
         self.tally.valueless += any(read.fragment.unbound is not None for read in query.reads)
         for read in query.reads:
             self.tally.unknown_columns(read.table.name, read.unknown)

@@ -21,7 +21,7 @@ from reconciler.plan.actions.rewrite import Recluster
 from reconciler.plan.actions.state import Facts, Validity
 from reconciler.plan.ordering import by_tree
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Workload
@@ -98,7 +98,7 @@ def _log(table: SimulatedTable) -> Workload:
             Fragment("log", i, "u", predicate, literals, (None,) * len(literals),
                      tuple(sorted(projection)), 2.0, i * DAY // 6, "spark")
         )  # fmt: skip
-    return batch_fragments(found)
+    return workload_of_fragments(found)
 
 
 def test_lineitem_is_laid_out_by_a_tree_as_predicted_and_then_left_alone(lineitem):
@@ -153,7 +153,7 @@ def test_conditions_between_columns_are_cut_by_only_where_rows_get_ids(lineitem,
     table = replace(lineitem, values={**lineitem.values, RECEIPT: other})
     pair = Pair(SHIP, "less", RECEIPT)
     asked = And((Comparison(Ref(SHIP, pair.transform), ">=", 0), Comparison(Ref(PART), "<", 1)))
-    log = batch_fragments([
+    log = workload_of_fragments([
         Fragment("log", n, "u", asked, (1, 500 + 25 * n), (None, None),
                  (ORDER, PART, SHIP, RECEIPT, PRICE), 2.0, n * DAY // 6, "spark")
         for n in range(60)

@@ -24,7 +24,7 @@ from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering, order_rows
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import Comparison, IsNaN, IsNull, Not, Predicate, Ref
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Shape
@@ -101,7 +101,7 @@ def questions(view: TableView) -> dict[str, Shape]:
             source="log", position=1, table_uuid="u", predicate=predicate, literals=(), moving=(),
             projection=(TEMP, NOTE), weight=1.0, event_ms=DAY, engine="spark",
         )  # fmt: skip
-        (found[name],) = demands(batch_fragments([fragment]), view.files.schema, DAY)
+        (found[name],) = demands(workload_of_fragments([fragment]), view.files.schema, DAY)
     return found
 
 
@@ -249,7 +249,7 @@ def test_bounds_prove_no_less_than_is_read_of_a_sorted_column_with_null_and_nan(
         1 << 40, np.zeros(len(base), dtype=np.int64), 1_000,
     )  # fmt: skip
     wanted = [_equal_to(float(value)) for value in range(0, 90, 3)]
-    asked = demands(batch_fragments(wanted), base.schema, DAY)
+    asked = demands(workload_of_fragments(wanted), base.schema, DAY)
     proved = simulate(layout, base, asked)
     assert proved is not None
     joined = np.ma.concatenate(pieces)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench.replay.table import arriving, empty_table
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.replay.policies.fixed import do_nothing, sort_everything
 from reconciler.replay.policies.literal_wair import literal_wair
@@ -23,7 +23,7 @@ def played(policy: Policy, rho: float = 1.0) -> Replay:
     random = np.random.default_rng(3)
     steps = []
     for day in range(DAYS):
-        asked = batch_fragments(
+        asked = workload_of_fragments(
             range_query(100 * day + number, PART, low, low + 900, event_ms=day * DAY + number)
             for number, low in enumerate(random.integers(0, 99_000, 20).tolist())
         ).shapes

@@ -9,7 +9,7 @@ import pytest
 
 from bench.replay.table import arriving
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Debt, Settings
-from reconciler.advisor.choose.put_back import WHY
+from reconciler.advisor.choose.arrival_order import WHY
 from reconciler.advisor.choose.recluster import Proposals, recluster
 from reconciler.advisor.decide import decide
 from reconciler.advisor.judge.candidate import (
@@ -31,7 +31,7 @@ from reconciler.advisor.situation import Situation, situation_of
 from reconciler.plan import reasons
 from reconciler.plan.actions.rewrite import Cluster, Recluster
 from reconciler.plan.ordering import Lexicographic
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.shape import Workload
 from reconciler.replay.policies.ours import ours
@@ -334,7 +334,7 @@ def _days(columns: list[int], weight: float = 1.0, each: int = 16) -> list[Step]
     steps = []
     for day, column in enumerate(columns):
         domain = {PART: 100_000, KEY: FILES * ROWS, DATE: 1_000}[column]
-        asked = batch_fragments(
+        asked = workload_of_fragments(
             range_query(
                 100 * day + n,
                 column,

@@ -16,7 +16,7 @@ from reconciler.advisor.situation import situation_of
 from reconciler.plan import reasons
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.replay.policies.fixed import sort_everything
 from reconciler.replay.policies.ours import ours
@@ -46,7 +46,7 @@ def _fed(queries: int, policy, days: int) -> Replay:
     steps = []
     for day in range(days):
         lows = random.integers(0, 99_000, queries).tolist()
-        asked = batch_fragments(
+        asked = workload_of_fragments(
             range_query(1_000 * day + n, PART, low, low + 400, event_ms=day * DAY + n)
             for n, low in enumerate(lows)
         ).shapes

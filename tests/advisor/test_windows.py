@@ -11,7 +11,7 @@ from bench.replay.table import SimulatedTable, arriving, empty_table
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.moving_windows import with_movement
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.read_cost import read_shape
@@ -65,7 +65,7 @@ def asked(random: np.random.Generator, form: str, since: int, until: int, count:
     low, _ = OLDEST[form]
     events = np.sort(random.integers(since, until, count))
     return with_movement(
-        batch_fragments(
+        workload_of_fragments(
             Fragment(
                 "log", number, "u", SINCE, (int(random.integers(DEVICES)), int(low(at)) * 1000),
                 (None, None), (DEVICE, TIME, VALUE), 1.0, int(at), "x",
@@ -153,7 +153,7 @@ def test_windows_that_move_while_data_arrives_rewrite_little(window_days):
     events = np.sort(random.integers(0, days * DAY, 30 * days))
     lows = [(int(random.integers(DEVICES)), int(at - window_days * DAY) * 1000) for at in events]
     log = with_movement(
-        batch_fragments(
+        workload_of_fragments(
             Fragment(
                 "log", number, "u", SINCE, literals, (None, None), (DEVICE, TIME, VALUE), 1.0,
                 int(at), "x",

@@ -11,7 +11,7 @@ from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import Advice, AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
 from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.queries.shape import Shape, Workload
@@ -119,7 +119,7 @@ def range_workload(
 
 
 def workload(*parts: Sequence[Fragment]) -> Workload:
-    return batch_fragments([fragment for part in parts for fragment in part])
+    return workload_of_fragments([fragment for part in parts for fragment in part])
 
 
 SETTINGS = Settings(

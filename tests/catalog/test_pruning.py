@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestampType
 
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import (
     And,
     Comparison,
@@ -139,7 +139,7 @@ def assert_every_case(table: Any, seen: Observation) -> None:
         fragment = Fragment(
             "log", 0, seen.uuid, predicate, scalars, (None,) * len(scalars), (1,), 1.0, 0, "spark"
         )
-        (kept,) = prune(batch_fragments([fragment]).shapes[0], seen.files)
+        (kept,) = prune(workload_of_fragments([fragment]).shapes[0], seen.files)
         planned = {task.file.file_path for task in table.scan(row_filter=expression).plan_files()}
         assert set(seen.files.path[kept].tolist()) == planned, expression
         pruned += len(seen.files) - len(planned)

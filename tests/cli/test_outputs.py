@@ -26,7 +26,7 @@ from reconciler.plan import reasons
 from reconciler.plan.budget import Budget, Spent, budget_state
 from reconciler.plan.prediction import whole
 from reconciler.queries.explain_scan import MOST_QUERIES, explain_scan
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.shape import Shape
 from reconciler.render import apply_text, explain_text, plan_text, terminal
 from reconciler.table.deletes import NO_DELETE_FILES
@@ -95,7 +95,7 @@ def _recorded(seen: Observation, conditions: Sequence[str]) -> Shape:
             seen, f"SELECT l_comment FROM sales.lineitem WHERE {condition}", "spark"
         )
     ]
-    (batch,) = batch_fragments(fragments).shapes
+    (batch,) = workload_of_fragments(fragments).shapes
     return batch
 
 

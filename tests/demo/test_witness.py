@@ -17,7 +17,7 @@ from reconciler.demo import compare, data, script, tpch, witness
 from reconciler.demo.duckdb_team import DuckDbTeam
 from reconciler.errors import UnavailableError
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.pruning import prune
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import FileTable
@@ -86,7 +86,7 @@ def test_duckdb_opens_as_many_files_as_pruning_leaves(
         log.write_text(f'{{"sql": "{sql}", "timestamp": "2025-11-20T00:00:00Z"}}\n')
         tables = SchemaMap({("rec", "db", "t"): known})
         SqlLogImport(SqlReader("spark", tables), sink).run(log)
-        asked = demands(batch_fragments(sink.fragments), files.schema, 1)
+        asked = demands(workload_of_fragments(sink.fragments), files.schema, 1)
         by_ours.append(sum(_left(files, demand) for demand in asked))
         planned.append(sum(_left(as_duckdb_prunes(files), demand) for demand in asked))
         seen = witness.opened(duckdb, sql, "spark", {"t": table.metadata_location})

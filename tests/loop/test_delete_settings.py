@@ -12,14 +12,14 @@ from reconciler.loop.decision_settings import compacted_elsewhere_ms, settings_f
 from reconciler.loop.history import History
 from reconciler.loop.ports import RecordedQueries
 from reconciler.queries.coverage import Coverage
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.table.observation import SnapshotInfo
 from reconciler.table.summary_keys import ATTEMPT_ID
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 from tests.said import Said
 
-NOTHING = batch_fragments([], ())
+NOTHING = workload_of_fragments([], ())
 
 
 def _settings(version: int, **deletes: str) -> Any:

@@ -17,7 +17,7 @@ from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.ports import RecordedQueries
 from reconciler.loop.step import CONVERGED, run_until_converged
 from reconciler.queries.coverage import Coverage
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.shape import Workload
 from reconciler.state.state import StateStore
 from tests.advisor.worlds import DATE, range_workload, workload
@@ -25,7 +25,7 @@ from tests.cli.observations import lineitem
 from tests.loop.test_step import EVERYTHING, never, policy, quiet, step_of
 
 MIB = 1 << 20
-NOTHING = batch_fragments([], ())
+NOTHING = workload_of_fragments([], ())
 
 
 def _settings(asked: Workload, properties: dict[str, str] | None = None, **files: Any) -> Any:

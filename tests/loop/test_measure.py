@@ -19,7 +19,7 @@ from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.prediction import Prediction
 from reconciler.queries import demanded
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import TRUE
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.rewrite_cost import PRIOR_RHO
@@ -54,7 +54,7 @@ def _queries(full_scan: bool = False) -> list[Fragment]:
 
 def _credit(before, after, queries) -> Credit:
     return credit_of(
-        written("p-1", 0, tuple(before), after), batch_fragments(queries).shapes, Price()
+        written("p-1", 0, tuple(before), after), workload_of_fragments(queries).shapes, Price()
     )
 
 
@@ -64,7 +64,7 @@ def test_files_not_opened_are_a_realised_saving():
     assert (len(many), len(one)) == (FILES, 1)
     parts = [many.take(np.arange(10)), many.take(np.arange(10, 30))]
     seen = _credit(parts, one, _queries())
-    work = batch_fragments(_queries())
+    work = workload_of_fragments(_queries())
     bytes_alone = window_read(many, work).bytes - window_read(one, work).bytes
     assert bytes_alone == pytest.approx(0.0, abs=QUERIES * 10)
     opens = QUERIES * (FILES - 1) * OPENED
@@ -80,7 +80,7 @@ def test_queries_whose_conditions_are_not_known_earn_nothing():
 
 
 def test_read_bytes_are_reported_without_the_opens():
-    files, work = _same_rows(100), batch_fragments(_queries())
+    files, work = _same_rows(100), workload_of_fragments(_queries())
     found = window_read(files, work)
     assert found.cost - found.bytes == pytest.approx(QUERIES * FILES * OPENED)
     assert found.bytes < QUERIES * float(files.bytes.sum()) + 1
@@ -96,7 +96,7 @@ def test_a_reading_of_recorded_windows_prices_no_window_to_come(
                     moving=(-300, 0) if number % 3 else (None, None))
         for number in range(1, QUERIES + 1)
     ]  # fmt: skip
-    work = batch_fragments(some)
+    work = workload_of_fragments(some)
     view = table_view(files, None, None, 128 << 20, OPEN_BYTES)
     expected = demands(work, files.schema, HORIZON_MS)
     cost = sum(float(one.weight @ read_shape(view, one).cost) for one in expected)

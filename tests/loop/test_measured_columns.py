@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.errors import InternalError
 from reconciler.loop.local_actor import LocalActor
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.spark.schedule import read_cost
 from reconciler.state.store import Store
 from tests.advisor.worlds import DAY, range_query
@@ -36,7 +36,7 @@ def _measured(
     query = replace(range_query(1, 2, 0, 10, event_ms=DAY), projection=(2, 7, 99))
     after = SimpleNamespace(
         observation=lineitem(4, 1),
-        evidence=SimpleNamespace(workload=batch_fragments([query])),
+        evidence=SimpleNamespace(workload=workload_of_fragments([query])),
         target=SimpleNamespace(catalog=None, identifier=("s", "t")),
     )
     notes = _Notes()

@@ -12,12 +12,12 @@ from reconciler.loop.ports import RecordedQueries
 from reconciler.queries.coverage import Coverage
 from reconciler.queries.forecasts.chosen import chosen_forecast
 from reconciler.queries.forecasts.window import window_once
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.rates import RateForecast
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 
-NOTHING = batch_fragments([], ())
+NOTHING = workload_of_fragments([], ())
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from reconciler.loop.decision_settings import settings_for
 from reconciler.loop.history import History
 from reconciler.loop.ports import RecordedQueries
 from reconciler.queries.coverage import Coverage
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.table.left_to_spark import ROW_GROUP
 from reconciler.table.numbers import FILE_BYTES
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 
-NOTHING = batch_fragments([], ())
+NOTHING = workload_of_fragments([], ())
 
 
 @pytest.mark.parametrize(

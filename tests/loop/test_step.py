@@ -38,7 +38,7 @@ from reconciler.loop.step import (
 )
 from reconciler.plan.execution import Intent, Outcome
 from reconciler.plan.ledger import Reservation
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import TRUE, And, Comparison, Ref
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.state.state import StateStore
@@ -195,7 +195,7 @@ def test_what_a_plan_achieved_is_measured_as_it_was_predicted(
     assert check is not None and len(files) > 4
     exact = actor.footers(step.target, done.after.observation, np.arange(len(files)))
     size = done.before.settings.row_group_bytes
-    found = window_read(files, batch_fragments(asked), exact, size)
+    found = window_read(files, workload_of_fragments(asked), exact, size)
     assert check.actual == round(found.bytes)
     assert check.actual == pytest.approx(check.predicted, rel=0.35)
     given = done.before

@@ -19,7 +19,7 @@ from reconciler.loop import training as searches
 from reconciler.loop.advised import advise
 from reconciler.loop.training import MOST_KEPT, Trees, _read, trained_trees, trees_key
 from reconciler.plan import reasons
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.open_price import OpenPrice
 from reconciler.state.state import StateStore
 from reconciler.table.filetable import Int64
@@ -121,7 +121,7 @@ def people():
     asking = People(
         np.full(6, 1 / 6), {field: np.sort(column) for field, column in table.values.items()}
     )
-    return table, batch_fragments(asking.sessions(random, 0, 1))
+    return table, workload_of_fragments(asking.sessions(random, 0, 1))
 
 
 def settings_of(table, episodes: int) -> Settings:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reconciler.plan.waste import SmallFiles, mergeable, waste_of
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import TRUE, And, Comparison, Ref
 from reconciler.queries.shape import Workload, workload_of
 from reconciler.table.filetable import FileTable
@@ -27,7 +27,7 @@ def queries(*ranges: tuple[int, int] | None, days: float = 2.0) -> Workload:
     """Queries on column 1 between two values, or of everything, spread over some days."""
     between = And((Comparison(Ref(1), ">=", 0), Comparison(Ref(1), "<=", 1)))
     step = days * DAY_MS / max(len(ranges) - 1, 1)
-    return batch_fragments(
+    return workload_of_fragments(
         Fragment(
             "log", n, "u", TRUE if one is None else between, one or (), (None,) * len(one or ()),
             (1,), 1.0, NOW_MS + round(n * step), "x",

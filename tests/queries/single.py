@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.queries.calendar import PeriodClock
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.moving_windows import with_movement
 from reconciler.queries.predicate import Predicate
 from reconciler.queries.shape import Shape
@@ -54,7 +54,7 @@ def recorded(store: Any, table_uuid: str) -> list[Query]:
 
 
 def detected(fragments: Iterable[Fragment], schema: Schema) -> list[Query]:
-    return queries_of(with_movement(batch_fragments(fragments), schema, {}).shapes)
+    return queries_of(with_movement(workload_of_fragments(fragments), schema, {}).shapes)
 
 
 def _query(shape: Shape, number: int) -> Query:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.queries.calendar import PeriodClock
 from reconciler.queries.excluded import excluded_fields, without_fields
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import (
     TRUE,
     And,
@@ -68,7 +68,7 @@ def test_an_unbound_condition_is_dropped_too() -> None:
 def test_what_a_literal_moves_with_follows_it_to_its_new_place() -> None:
     day = PeriodClock("day")
     asked = fragment(And((Comparison(SSN, "=", 0), Comparison(DAY, "<", 1))), (7, 8))
-    (shape,) = batch_fragments([replace(asked, moving=(None, -3))]).shapes
+    (shape,) = workload_of_fragments([replace(asked, moving=(None, -3))]).shapes
     found = without_fields(replace(shape, clocks=(None, day)), {2})
     assert ([o.tolist() for o in found.offsets], found.clocks) == ([[-3.0]], (day,))
 
@@ -90,8 +90,8 @@ def test_no_row_that_a_query_reads_is_lost(case: tuple[Any, ...]) -> None:
     for literals in queries:
         asked = fragment(predicate, tuple(literals))
         found = without_fields(asked, excluded)
-        (shape,) = batch_fragments([asked]).shapes
-        (alike,) = batch_fragments([found]).shapes
+        (shape,) = workload_of_fragments([asked]).shapes
+        (alike,) = workload_of_fragments([found]).shapes
         assert repr(without_fields(shape, excluded)) == repr(alike)
         assert not excluded & set(fields_of(found.predicate))
         if found.predicate != predicate:

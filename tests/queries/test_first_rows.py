@@ -13,7 +13,7 @@ import pytest
 from bench.replay.table import SimulatedTable
 from reconciler.plan.actions.rewrite import Recluster
 from reconciler.queries.first_rows import last_of, with_first_rows
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import TRUE, Comparison, First, Ref
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Workload
@@ -29,7 +29,7 @@ def _table(files: int = FILES, rows: int = ROWS) -> SimulatedTable:
 
 
 def _asking(column: int, *, descending: bool, count: int = 200, rows: int = WANTED) -> Workload:
-    return batch_fragments(
+    return workload_of_fragments(
         Fragment(
             source="log", position=n, table_uuid="u",
             predicate=First(Ref(column), descending, rows), literals=(), moving=(),
@@ -119,7 +119,7 @@ def test_queries_of_the_latest_rows_are_worth_an_order_by_their_column() -> None
 
 def test_without_their_order_they_read_everything_and_nothing_is_laid_out() -> None:
     work = _asking(PART, descending=True)
-    plain = batch_fragments(
+    plain = workload_of_fragments(
         Fragment("log", n, "u", TRUE, (), (), (1, 2, 3, 4), 1.0, n * DAY // 20, "spark")
         for n in range(200)
     )

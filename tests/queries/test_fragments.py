@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.queries.coverage import MIXED, MODELLED, RECORDED, WEIGHTS, coverage
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.moving_windows import keeps_distance
 from reconciler.queries.predicate import TRUE, And, Comparison, Predicate, Ref
 from reconciler.table.schema import Field, Schema
@@ -121,29 +121,29 @@ def test_coverage_is_of_recorded_bytes_where_all_are_recorded() -> None:
         fragment(START + 1, (1, 2), recorded_bytes=100, full_scan=True),
         fragment(START + 2, (1, 2), recorded_bytes=200, unbound=RANGE),
     ]
-    found = coverage(batch_fragments(items), None)
+    found = coverage(workload_of_fragments(items), None)
     assert (found.share, found.basis) == (0.5, RECORDED)
 
 
 def test_coverage_by_weight_says_so() -> None:
     items = [fragment(START, (1, 2), weight=3.0), fragment(START + 1, (1, 2), full_scan=True)]
-    found = coverage(batch_fragments(items), None)
+    found = coverage(workload_of_fragments(items), None)
     assert (found.share, found.basis) == (0.75, WEIGHTS)
 
 
 def test_no_demand_is_covered() -> None:
-    assert coverage(batch_fragments([]), None).share == 1.0
+    assert coverage(workload_of_fragments([]), None).share == 1.0
 
 
 def test_coverage_models_what_was_not_recorded() -> None:
     files = table_of([File(tuple((d,) for d in days)) for days in (range(10), range(10, 20))],
                      ["date"])  # fmt: skip
     narrow, whole = fragment(START, (1, 2)), fragment(START + 1, (1, 2), full_scan=True)
-    found = coverage(batch_fragments([narrow, whole]), files)
+    found = coverage(workload_of_fragments([narrow, whole]), files)
     assert found.basis == MODELLED
     assert found.share == pytest.approx(1 / 3)
     half = dataclasses.replace(narrow, recorded_bytes=1000)
-    assert coverage(batch_fragments([half, whole]), files).basis == MIXED
+    assert coverage(workload_of_fragments([half, whole]), files).basis == MIXED
 
 
 def test_queries_of_one_condition_are_one_shape_whatever_columns_they_read() -> None:
@@ -151,7 +151,7 @@ def test_queries_of_one_condition_are_one_shape_whatever_columns_they_read() -> 
     asked = [
         fragment(START + i, (i, i + 1), projection=(1, 2 + i % 40), weight=1.0) for i in range(400)
     ]
-    (shape,) = batch_fragments(asked).shapes
+    (shape,) = workload_of_fragments(asked).shapes
     assert len(shape) == 400
     assert len(shape.column_sets) == 40
     assert shape.projection[1] == 1.0
@@ -164,7 +164,7 @@ def test_the_commonest_columns_come_first() -> None:
         fragment(START, (0, 1), projection=(1, 3), weight=1.0),
         fragment(START + 1, (0, 1), projection=(1, 2), weight=3.0),
     ]
-    (shape,) = batch_fragments(asked).shapes
+    (shape,) = workload_of_fragments(asked).shapes
     assert shape.column_sets == (((1, 2), 0.75), ((1, 3), 0.25))
 
 

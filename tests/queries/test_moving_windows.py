@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.queries import moving_windows
 from reconciler.queries.calendar import PERIODS, Period, PeriodClock
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.moving_literals import resolve_moving
 from reconciler.queries.moving_windows import Movement, with_movement
 from reconciler.queries.predicate import Comparison, Ref
@@ -54,7 +54,7 @@ def asked(at: dt.datetime, since: dt.datetime) -> Fragment:
 
 def replayed(items: list[Fragment], at: dt.datetime) -> set[dt.datetime]:
     """The literals that these queries would have at another time."""
-    (batch,) = with_movement(batch_fragments(items), SCHEMA, {}).shapes
+    (batch,) = with_movement(workload_of_fragments(items), SCHEMA, {}).shapes
     (values,) = resolve_moving(batch, SCHEMA, round(at.timestamp() * 1000))
     return {dt.datetime.fromtimestamp(int(v) / 1e6, dt.UTC) for v in values}
 

@@ -23,7 +23,7 @@ from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.moving_literals import resolve_moving
 from reconciler.queries.predicate import (
     FALSE,
@@ -354,7 +354,7 @@ def moving_batch(kind: str, offset: int, at_ms: int) -> tuple[Any, Schema]:
     fragment = Fragment(
         "log", 0, "uuid", predicate, (0, 7), (offset, None), (1, 2), 1.0, at_ms, "trino"
     )
-    return batch_fragments([fragment]).shapes[0], schema
+    return workload_of_fragments([fragment]).shapes[0], schema
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_one_batch_gives_what_its_queries_give_alone(case: tuple[Any, ...]) -> N
         for i, q in enumerate(queries)
     ]
     table = file_table(world, PartitionSpec(0), [()] * len(world.files))
-    together = prune(batch_fragments(fragments).shapes[0], table)
+    together = prune(workload_of_fragments(fragments).shapes[0], table)
     for i, fragment in enumerate(fragments):
-        alone = prune(batch_fragments([fragment]).shapes[0], table)
+        alone = prune(workload_of_fragments([fragment]).shapes[0], table)
         assert alone[0].tolist() == together[i].tolist()

@@ -11,7 +11,7 @@ from reconciler.queries.forecasts.chosen import chosen_forecast
 from reconciler.queries.forecasts.decay import decayed_forecast
 from reconciler.queries.forecasts.regime import regime_forecast
 from reconciler.queries.forecasts.window import window_forecast
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import Comparison, Ref
 from reconciler.queries.rates import Forecast, RateForecast, forecast_rates, history_of
 from reconciler.queries.shape import Workload
@@ -33,7 +33,7 @@ def asked(column: int, position: int, at_ms: int, weight: float = 1.0) -> Fragme
 
 def days(*columns: int, per_day: int = 20, weight: float = 1.0) -> Workload:
     """A day of queries on each of these columns, one after the other."""
-    return batch_fragments(
+    return workload_of_fragments(
         asked(column, 1_000 * day + number, START + day * DAY_MS + number * DAY_MS // per_day,
               weight)
         for day, column in enumerate(columns)
@@ -63,7 +63,7 @@ def test_an_even_log_goes_on_at_its_rate(forecast: RateForecast) -> None:
 
 @pytest.mark.parametrize("forecast", FORECASTS)
 def test_a_short_log_counts_as_at_least_a_day(forecast: RateForecast) -> None:
-    work = batch_fragments([asked(1, 0, START), asked(1, 1, START + 1_000)])
+    work = workload_of_fragments([asked(1, 0, START), asked(1, 1, START + 1_000)])
     found = forecast_rates(work, DAY_MS, forecast)
     assert found.executions.sum() == pytest.approx(2.0, rel=0.06)
 
@@ -74,12 +74,12 @@ def test_an_old_log_forecasts_what_it_did_then_and_weights_are_executions(
     forecast: RateForecast, back: int, weight: float
 ) -> None:
     work = days(1, 1, 2, 2)
-    older = batch_fragments(
+    older = workload_of_fragments(
         asked(min(b.projection), n, int(at) - back * DAY_MS, weight)
         for b in work.shapes
         for n, at in enumerate(b.event_ms)
     )
-    once = batch_fragments(
+    once = workload_of_fragments(
         asked(min(b.projection), n, int(at), weight)
         for b in work.shapes
         for n, at in enumerate(b.event_ms)
@@ -90,7 +90,7 @@ def test_an_old_log_forecasts_what_it_did_then_and_weights_are_executions(
 
 
 def test_a_rate_halves_in_seven_days() -> None:
-    work = batch_fragments([asked(1, 0, START), asked(1, 1, START + WEEK)])
+    work = workload_of_fragments([asked(1, 0, START), asked(1, 1, START + WEEK)])
     old, new = forecast_rates(work, WEEK, decayed_forecast).executions
     assert new / old == pytest.approx(2.0)
 
@@ -123,7 +123,7 @@ def test_chance_alone_changes_no_mix() -> None:
     random = np.random.default_rng(0)
     for _ in range(20):
         columns = random.integers(1, 5, 30 * 12)
-        work = batch_fragments(
+        work = workload_of_fragments(
             asked(int(column), number, START + number * DAY_MS // 12)
             for number, column in enumerate(columns)
         )
@@ -146,8 +146,8 @@ def test_queries_of_other_projections_are_of_the_same_mix() -> None:
         for f in [asked(1, 1_000 * day + number, START + day * DAY_MS + number)]
     ]  # fmt: skip
     first = [asked(1, n, int(at)) for batch in one.shapes for n, at in enumerate(batch.event_ms)]
-    assert outlook_of(batch_fragments([*first, *other])).outlook.changes == 0
+    assert outlook_of(workload_of_fragments([*first, *other])).outlook.changes == 0
 
 
 def test_without_queries_nothing_is_expected() -> None:
-    assert not len(forecast_rates(batch_fragments([]), WEEK, regime_forecast).executions)
+    assert not len(forecast_rates(workload_of_fragments([]), WEEK, regime_forecast).executions)

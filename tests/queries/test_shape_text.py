@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import TRUE, And, Comparison, In, Literal, Ref
 from reconciler.queries.shape import Shape
 from reconciler.queries.shape_text import condition_text, latest_literals, marked_text
@@ -19,7 +19,7 @@ def shape_of(*rows: tuple[Literal, ...], moving: int | None = None, **marks: boo
         Fragment("q", n, "u", BOTH, row, (moving, None), (1, 2), 1.0, n, "e", **marks)
         for n, row in enumerate(rows)
     ]
-    (found,) = batch_fragments(fragments).shapes
+    (found,) = workload_of_fragments(fragments).shapes
     return found
 
 
@@ -33,7 +33,7 @@ def test_values_are_those_of_the_latest_query_and_shown_on_request() -> None:
 def test_a_byte_string_that_ends_in_nul_is_a_value_like_others() -> None:
     predicate = Comparison(Ref(2), "=", 0)
     asked = Fragment("q", 0, "u", predicate, (b"a\0",), (None,), (2,), 1.0, 0, "e")
-    (shape,) = batch_fragments([asked]).shapes
+    (shape,) = workload_of_fragments([asked]).shapes
     assert latest_literals(shape) == [b"a\0"]
 
 

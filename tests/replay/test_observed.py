@@ -16,7 +16,7 @@ from bench.replay.table import SimulatedTable, arriving, empty_table
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.replay.observed import ObservedTable
 from reconciler.replay.policies.ours import ours
@@ -159,7 +159,7 @@ def test_decisions_in_a_replay_cost_what_they_cost_with_exact_rows() -> None:
     whole, parts, steps = empty_table(SCHEMA), [], []
     for day in range(days):
         data = arriving_rows(random, rows, first=day * rows)
-        asked = batch_fragments(
+        asked = workload_of_fragments(
             range_workload(random, PART, 20, 900, 100_000, days=1, start=100 * day)
         ).shapes
         asked = tuple(replace(one, event_ms=one.event_ms + day * DAY) for one in asked)

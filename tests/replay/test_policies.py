@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench.replay.table import arriving, empty_table
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.replay.policies.depth_driven import deepest, depth_driven
 from reconciler.replay.policies.fixed import rebuild_each, sort_everything
@@ -37,7 +37,7 @@ def _steps(columns: list[int]) -> list[Step]:
     random, steps = np.random.default_rng(3), []
     for day, column in enumerate(columns):
         most = {PART: 99_000, KEY: ROWS * (day + 1) - 10}[column]
-        asked = batch_fragments(
+        asked = workload_of_fragments(
             range_query(100 * day + n, column, low, low + most // 100, event_ms=day * DAY + n)
             for n, low in enumerate(random.integers(0, most, 12).tolist())
         ).shapes

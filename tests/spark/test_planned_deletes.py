@@ -14,7 +14,7 @@ from reconciler.catalog.observe import observe_table
 from reconciler.loop.advised import advise
 from reconciler.loop.file_checks import Checked
 from reconciler.loop.ports import Target
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.table.deletes import Scope
 from reconciler.table.observation import Observation
 from tests.spark.equality import add_equality_delete, add_position_delete
@@ -35,7 +35,7 @@ def _planned(
     nothing: Any = SimpleNamespace(  # no queries, no footers
         refusals=lambda *given: {}, check_files=lambda target, seen, paths: Checked()
     )
-    return seen, advise(target, seen, batch_fragments([], ()), settings, nothing)[0]
+    return seen, advise(target, seen, workload_of_fragments([], ()), settings, nothing)[0]
 
 
 def test_a_file_with_many_deleted_rows_is_rewritten(bench: Bench, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.queries.fragment_codec import predicate_from_json
-from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import And, Comparison, In, Predicate, Ref, StartsWith
 from reconciler.queries.shape import Shape, workload_of
 from reconciler.state import state_tables
@@ -186,7 +186,7 @@ def in_full(shape: Shape) -> str:
 @given(st.lists(fragments(source="query"), max_size=25, unique_by=lambda item: item.position))
 def test_the_state_gives_the_same_shapes_as_the_fragments(items: list[Fragment]) -> None:
     read = workload_of(every_shape(rows_of((NOW, item) for item in items)))
-    made = batch_fragments(items)
+    made = workload_of_fragments(items)
     assert (read.since_ms, read.until_ms) == (made.since_ms, made.until_ms)
     assert len(read.shapes) == len(made.shapes)
     for one, other in zip(read.shapes, made.shapes, strict=True):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import UnavailableError, UserError
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.workload_log import skip_reasons, sql_log
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.sql import SqlReader
@@ -112,7 +112,7 @@ def test_a_merge_marks_one_scan_of_the_table_that_it_writes(
     for fragment in sink.fragments:
         found.setdefault(fragment.table_uuid.removeprefix("uuid-"), []).append(fragment.merged)
     assert {table: sorted(marks) for table, marks in found.items()} == merged
-    shapes = batch_fragments(sink.fragments).shapes
+    shapes = workload_of_fragments(sink.fragments).shapes
     counted = sum(float(batch.weight.sum()) * batch.merged for batch in shapes)
     assert counted == sum(map(sum, merged.values()))
 

@@ -47,11 +47,14 @@ ORDERED = 0.5
 
 @dataclass(frozen=True)
 class Packed:
-    """merged: sets to merge, and why; in_order: sets that are sorted instead."""
+    """What becomes of the small files."""
 
     merged: tuple[tuple[Candidate, str], ...]
+    """Sets of files to merge, each with the reason for people."""
     in_order: tuple[Candidate, ...]
+    """Sets of files that are sorted instead."""
     rejected: tuple[Rejected, ...]
+    """Sets of files that stay as they are."""
 
 
 def bin_pack_candidates(situation: Situation, forced: bool, spent: float) -> Packed:

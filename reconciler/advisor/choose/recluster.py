@@ -53,10 +53,12 @@ judges the others."""
 
 @dataclass(frozen=True)
 class Proposals:
-    """candidates that pass, best first, and the rejected ones."""
+    """Rewrites that recluster files, judged."""
 
     candidates: tuple[Candidate, ...]
+    """The rewrites that pass, best first."""
     rejected: tuple[Rejected, ...]
+    """The rewrites that do not pass, with their reasons."""
 
     @property
     def net(self) -> float:

@@ -48,10 +48,12 @@ SORT = "sort"
 
 @dataclass(frozen=True)
 class Slicing:
-    """Files cut into slices. parts: the files of each, in the order of `rows`."""
+    """Files of a partition, cut into slices that a budget can admit."""
 
     parts: tuple[Int64, ...]
+    """The files of each slice as rows of the file table, in the order of the uncut files."""
     sliced: Sliced
+    """How the budget cuts them."""
 
 
 def slicings(

@@ -50,11 +50,14 @@ MICROS_AN_ENTRY = 200
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """Housekeeping that is due, and what was considered and is not. due_ms: when it will be."""
+    """Housekeeping that is due, and what was considered and is not due."""
 
     actions: tuple[ScoredAction, ...] = ()
+    """The actions to carry out."""
     rejected: tuple[Rejected, ...] = ()
+    """What was considered and is not planned."""
     due_ms: int | None = None
+    """When the next housekeeping is due, in epoch milliseconds; None if none is to come."""
 
     def __add__(self, more: Upkeep) -> Upkeep:
         times = [time for time in (self.due_ms, more.due_ms) if time is not None]

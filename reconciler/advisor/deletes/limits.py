@@ -34,24 +34,24 @@ from reconciler.table.times import HOUR_MS
 
 @dataclass(frozen=True)
 class Conversion:
-    """Equality deletes of one (spec, partition), or of the whole table.
-
-    inputs: rows of the delete table. rows: data files that they apply to, ascending. size: bytes
-    that the conversion reads.
-    """
+    """Equality deletes of one partition, or of the whole table, to be converted together."""
 
     inputs: Int64
+    """int64: the delete files, as rows of the delete table."""
     rows: Int64
+    """int64: the data files that they apply to, ascending rows of the file table."""
     size: int
+    """Bytes that the conversion reads."""
 
 
 @dataclass(frozen=True)
 class DeleteSlices:
-    """Delete files cut into slices, as rows of the delete table. oversized: those of which the
-    smallest useful part is larger than the tightest budget can admit."""
+    """Delete files, cut into slices that the tightest budget can admit."""
 
     slices: tuple[Int64, ...]
+    """The delete files of each slice, as rows of the delete table."""
     oversized: Int64
+    """The delete files whose smallest useful part is larger than any budget can admit."""
 
 
 def conversions(situation: Situation) -> Iterator[Conversion]:

@@ -35,11 +35,14 @@ rewrite_data_files does."""
 
 @dataclass(frozen=True)
 class Major:
-    """A rewrite to carry out. why: for people. evidence: "deletes" | "objective" | "workload"."""
+    """A rewrite of data files that applies their deletes."""
 
     candidate: Candidate
+    """The rewrite."""
     why: str
+    """Why it is planned, for people."""
     evidence: str
+    """What justifies it: "deletes", "objective" or "workload"."""
 
 
 def major_candidates(situation: Situation) -> tuple[list[Major], list[Rejected]]:

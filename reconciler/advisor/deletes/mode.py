@@ -294,10 +294,12 @@ def _scattered(inputs: CostInputs, kind: Kind, items: Sequence[RowOperation]) ->
 
 @dataclass(frozen=True, slots=True)
 class PropertyChange:
-    """Properties to set, and why: (name, value); why: for people."""
+    """Table properties to set together."""
 
     properties: tuple[tuple[str, str], ...]
+    """(name, value) of each property."""
     why: str
+    """Why they are set, for people."""
 
 
 def property_changes(

@@ -95,17 +95,17 @@ class Statement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """CPU seconds of a statement in a session whose code is compiled; its first one takes twice as
-    long.
-
-    fixed: planning, tasks and the commit. find: per row that is read to find the rows to mark;
-    find_files: per row that is read to find the files to copy. copy: per stored byte of these.
-    """
+    """CPU seconds of a statement in a session whose code is compiled. The first statement of a
+    session takes twice as long."""
 
     fixed: float
+    """Seconds for planning, tasks and the commit."""
     find: float
+    """Seconds per row that is read to find the rows to mark."""
     find_files: float
+    """Seconds per row that is read to find the files to copy."""
     copy: float
+    """Seconds per stored byte of the copied files."""
 
 
 RATES: Mapping[Statement, Rates] = {
@@ -245,11 +245,12 @@ def maintained(slope: float, cost: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class UncertainOperation:
-    """What is known of an operation: likely values, and the ends of those that are uncertain."""
+    """An operation of which some values are uncertain."""
 
     likely: Operation
+    """The operation with the likely value of each field."""
     ends: tuple[tuple[str, tuple[float, float]], ...]
-    """(field of Operation, (least, greatest))."""
+    """The uncertain fields of Operation: (name, (least value, greatest value))."""
 
     def corners(self) -> Iterator[Operation]:
         names = [name for name, _ in self.ends]

@@ -41,13 +41,16 @@ BUCKETS = re.compile(r"bucket\[(\d+)\]")
 
 @dataclass(frozen=True)
 class Writes:
-    """actions: (action, why). choices: per kind of operation. notes: advice on what is not ours to
-    change."""
+    """How writers are to write updates and deletes from now on."""
 
     actions: tuple[tuple[Action, str], ...] = ()
+    """(action, why, for people): changes of metadata."""
     rejected: tuple[Rejected, ...] = ()
+    """Changes that were considered and are not planned."""
     choices: tuple[ModeChoice, ...] = ()
+    """The choice for each kind of row-level operation."""
     notes: tuple[str, ...] = ()
+    """Advice on what other writers decide, for people."""
 
 
 def planned_writes(situation: Situation) -> Writes:

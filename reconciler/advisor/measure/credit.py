@@ -95,10 +95,12 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What reading is counted in. open_bytes: of opening a file. row_group_bytes: assumed size."""
+    """The prices by which reading is counted."""
 
     open_bytes: int = OPEN_BYTES
+    """Cost of opening a file, in bytes of reading."""
     row_group_bytes: int = 128 << 20
+    """Bytes of a row group in files whose footer is not known."""
 
 
 def written(

@@ -26,12 +26,14 @@ RECENT_MS = 30 * DAY_MS
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """name: as spec.layout.partitioning.accept names it, "" if it cannot be accepted. evidence:
-    what was found. do: the way round."""
+    """Something that a migration to the declared partition spec may break."""
 
     name: str
+    """Name in spec.layout.partitioning.accept; "" if the risk cannot be accepted."""
     evidence: str
+    """What was found in the table, for people."""
     do: str
+    """What a person can do about it."""
 
     def text(self) -> str:
         accept = f", or accept {self.name}" if self.name else ""

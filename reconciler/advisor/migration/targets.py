@@ -17,12 +17,14 @@ from reconciler.table.schema import SpecField
 
 @dataclass(frozen=True)
 class TargetBounds:
-    """values: partition values that bound a file, ascending. low, high: int64[files], the places
-    among them of each file's bounds."""
+    """Between which target partitions the rows of each file lie."""
 
     values: npt.NDArray[Any]
+    """Partition values that bound some file, ascending."""
     low: Int64
+    """int64[files]: index in `values` of the file's lower bound."""
     high: Int64
+    """int64[files]: index in `values` of the file's upper bound."""
 
 
 def target_bounds(files: FileTable, lead: SpecField | None) -> TargetBounds | None:

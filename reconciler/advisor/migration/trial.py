@@ -22,20 +22,24 @@ from reconciler.table.schema import PartitionField, PartitionSpec, lead_field
 
 @dataclass(frozen=True)
 class Part:
-    """rows: the files, ascending. why: for people, what they are and why these."""
+    """The files that a trial moves."""
 
     rows: Int64
+    """int64: the files, ascending rows of the file table."""
     why: str
+    """What they are and why these, for people."""
 
 
 @dataclass(frozen=True)
 class _Sets:
-    """Sets of files, of which one is tried. first, last: int64[files], the first and the last set
-    that each file is in. names: per set, the partition."""
+    """Sets of files by target partition, of which a trial moves one."""
 
     first: Int64
+    """int64[files]: the first set that the file is in."""
     last: Int64
+    """int64[files]: the last set that the file is in."""
     names: Sequence[str]
+    """The target partition of each set, for people."""
 
     def sums(self, values: Float64) -> Float64:
         """Return the sums per set of values per file."""

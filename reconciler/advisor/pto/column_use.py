@@ -24,25 +24,30 @@ from reconciler.table.values import Kind
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """frequency: share of all queries that filter on the column. selectivity: mean share of rows
-    that these queries match. equality: share of them that ask for single values."""
+    """How the queries use one column as a filter."""
 
     field_id: int
+    """Field id of the column."""
     frequency: float
+    """Share of all queries that filter on the column."""
     selectivity: float
+    """Mean share of the table's rows that these queries match."""
     equality: float
+    """Share of these queries that ask for single values."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Every query of a workload. weight, selectivity: float64[queries]; filters: the columns of its
-    predicate; equal: those it compares with single values only. uses: of all filtered columns, the
-    most frequent first, of equals the most selective."""
+    """What every query of a workload filters on."""
 
     weight: Float64
+    """float64[queries]: recorded executions."""
     selectivity: Float64
+    """float64[queries]: share of the table's rows that the query matches."""
     filters: tuple[frozenset[int], ...]
+    """Per query, field ids of the columns of its predicate."""
     equal: tuple[frozenset[int], ...]
+    """Per query, those of `filters` that it compares with single values only."""
 
     @cached_property
     def total(self) -> float:

@@ -45,13 +45,16 @@ NEW_SPEC, FIRST_FIELD = 10_000, 100_000
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """What other writers append. commits, bytes: per day; files: of a commit; each 0 if the history
-    does not show it. spread: the table's distribution mode puts each partition into few files."""
+    """What other writers append. A number is 0 if the history does not show it."""
 
     commits: float = 0.0
+    """Commits per day."""
     bytes: float = 0.0
+    """Bytes per day."""
     files: float = 0.0
+    """Files of a commit."""
     spread: bool = False
+    """Whether the table's distribution mode sends each partition to few tasks."""
 
 
 NO_INGEST = Ingest()
@@ -62,8 +65,11 @@ class Partitioning:
     """A spec that may be declared, with the partitions that the sampled rows get."""
 
     spec: PartitionSpec
+    """The partition spec."""
     target: TargetPartitions
+    """The partitions of the sampled rows under the spec."""
     present: bool = False
+    """Whether the table has this spec now."""
 
     @property
     def partitions(self) -> int:
@@ -72,10 +78,12 @@ class Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class RefusedSpec:
-    """A spec that is not a candidate. why: the guard rail, with its numbers."""
+    """A partition spec that is not a candidate."""
 
     what: str
+    """The spec as text."""
     why: str
+    """The guard rail that it breaks, with its numbers."""
 
 
 def text_of(spec: PartitionSpec, schema: Schema) -> str:
@@ -224,11 +232,12 @@ def _scattered(
 
 @dataclass(frozen=True, slots=True)
 class CommitFiles:
-    """Files that one commit writes over the partitions of a spec. scattered: if each task writes
-    the rows that it has; hashed: if rows go to tasks by partition."""
+    """Number of files that one commit writes over the partitions of a spec."""
 
     scattered: float
+    """If each task writes the rows that it has."""
     hashed: float
+    """If rows are sent to tasks by partition."""
 
 
 def commit_files(pool: Pool, target: TargetPartitions, ingest: Ingest) -> CommitFiles | None:

@@ -14,10 +14,12 @@ from reconciler.table.schema import PartitionSpec
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """bytes: the stored size to declare; rows: that such a row group has."""
+    """A row group size to declare."""
 
     bytes: int
+    """The size in stored bytes."""
     rows: int
+    """Rows that such a row group has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +96,29 @@ class DeclaredLayout:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The choice under other evidence. what: the evidence; layout: what would be chosen; regret:
-    how much more it would cost by the full evidence, as a share."""
+    """The choice that other evidence would lead to."""
 
     what: str
+    """The evidence, for people: another window of the log, or half of the sample."""
     layout: DeclaredLayout
+    """The layout that would be chosen."""
     regret: float
+    """How much more that layout costs by the full evidence, as a share of the chosen layout's
+    cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrontPoint:
-    """A layout that no candidate beats in reading and rewriting at once. sizes: None for today.
-    reading: its cost over the horizon; rewrite_bytes: likewise."""
+    """A layout that no candidate beats in reading and rewriting at once."""
 
     what: str
+    """Partitioning and ordering as text."""
     sizes: Sizes | None
+    """File and row-group sizes; None for today's layout."""
     reading: float
+    """Cost of reading over the horizon, in bytes of reading."""
     rewrite_bytes: float
+    """Bytes that are rewritten over the horizon."""
 
 
 @dataclass(frozen=True)

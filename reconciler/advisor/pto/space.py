@@ -65,19 +65,24 @@ would flatter it. 40 rank layouts well, 100 nearly as all rows do."""
 
 @dataclass(frozen=True, slots=True, order=True)
 class CandidateLayout:
-    """spec, ordering: positions in the space's candidates of each."""
+    """One candidate of a Space."""
 
     spec: int
+    """Index into `Space.partitionings`."""
     ordering: int
+    """Number of the ordering, as `Space.ordering` takes it."""
     sizes: Sizes
+    """Sizes of files and row groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrownTree:
-    """A tree of cuts, and the rows that its leaves have at least."""
+    """A tree of cuts that is a candidate."""
 
     ordering: CutTree
+    """The order of rows by the tree."""
     least_rows: int
+    """Rows that each leaf has at least."""
 
 
 @dataclass(frozen=True)

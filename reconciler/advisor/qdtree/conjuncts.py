@@ -156,8 +156,11 @@ class _Part:
     """Boxes while they are made. Arrays as in `Boxes`."""
 
     query: Int64
+    """int64[boxes]: the query of each box."""
     low: Int64
+    """int64[boxes, columns]: as `Boxes.low`."""
     high: Int64
+    """int64[boxes, columns]: as `Boxes.high`."""
 
     def take(self, index: Int64) -> _Part:
         return _Part(self.query[index], self.low[index], self.high[index])

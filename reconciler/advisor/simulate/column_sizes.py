@@ -62,8 +62,11 @@ class _Order:
     """What an order of rows does to the columns in its row groups."""
 
     rows: Arrangement
+    """The arranged rows."""
     layout: Layout
+    """The layout that they are arranged for."""
     groups: Slices
+    """The row groups into which they are cut."""
 
     @cached_property
     def lead(self) -> int:

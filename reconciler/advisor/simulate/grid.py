@@ -69,14 +69,13 @@ class Grid:
 
 @dataclass(frozen=True)
 class SizedRows:
-    """Arranged rows, and what they take in row groups of any size.
-
-    known: bytes at some sizes of row groups, the smallest first: a dictionary is shared by the rows
-    of its row group.
-    """
+    """Arranged rows, and the bytes that a row takes in row groups of any size. Bytes depend on the
+    size because the rows of a row group share a dictionary."""
 
     rows: Arrangement
+    """The arranged rows."""
     known: tuple[StoredBytes, ...]
+    """Bytes at the simulated sizes of row groups, the smallest first."""
 
     def bytes_per_row(self, row_group_bytes: float) -> float:
         """Return the stored bytes per row in row groups of this size."""

@@ -28,11 +28,12 @@ from reconciler.table.uuid_order import UUID, alike_in_all_orders
 
 @dataclass(frozen=True, slots=True, order=True)
 class Sizes:
-    """target_bytes: of a file. row_group_bytes: of a row group, 0 for one per file. Both as
-    stored."""
+    """Sizes of files and row groups, in stored bytes."""
 
     target_bytes: int
+    """Bytes of a file."""
     row_group_bytes: int
+    """Bytes of a row group; 0 for one row group per file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +70,16 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The output of a layout. views: its files, in one part or several without a common file.
-
-    files: data files written. label: "sampled" or "bound" (proved from zone maps alone). share:
-    bytes written per live byte read.
-    """
+    """The files that a layout makes of rows."""
 
     views: tuple[TableView, ...]
+    """The files with their row groups, in one part or in several without a common file."""
     files: int
+    """Number of data files written."""
     label: str
+    """How the files are known: "sampled" or "bound" (proved from zone maps alone)."""
     share: float = 1.0
+    """Bytes written per live byte read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +96,14 @@ class WrittenRows:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The output of a rewrite and what each shape reads from it.
-
-    replicates: per bootstrap replicate, per shape, the readings.
-    """
+    """The files of a layout and what each shape reads of them."""
 
     readings: tuple[ShapeReading, ...]
+    """What each shape reads."""
     written: Written
+    """The files."""
     replicates: tuple[tuple[ShapeReading, ...], ...] = ()
+    """Per bootstrap replicate of the sample, what each shape reads."""
 
 
 def simulated_files(

@@ -36,13 +36,16 @@ def merged_rows(now: TableView, layout: Layout) -> WrittenRows:
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """view: the output; bins: int64[files], the output file of each input; files, share: as in
-    `Written`."""
+    """Whole files merged without a sort."""
 
     view: TableView
+    """The output files."""
     bins: Int64
+    """int64[files]: the output file of each input."""
     files: int
+    """Number of data files written."""
     share: float
+    """Bytes written per live byte read."""
 
 
 def _merged(now: TableView, layout: Layout) -> _Merged:

@@ -30,16 +30,17 @@ TELLING = 5.0
 
 @dataclass(frozen=True)
 class Missing:
-    """The classes of a column's sampled rows. Arrays have shape [rows] or [3, rows], by class.
-
-    of: the row's own class. share: share of each class in the row's file. possible: its file may
-    hold the class. own: the row was sampled from its own file, not borrowed from another.
-    """
+    """Which sampled rows of a column are NULL, a value or NaN: three classes. Arrays have shape
+    [rows], or [3, rows] by class."""
 
     of: npt.NDArray[np.int8]
+    """int8[rows]: the row's own class."""
     share: Float64
+    """float64[3, rows]: share of each class in the row's file."""
     possible: Bool
+    """bool[3, rows]: whether the row's file may hold the class."""
     own: Bool
+    """bool[rows]: whether the row was sampled from its own file, not borrowed from another."""
 
     @cached_property
     def only_values(self) -> bool:

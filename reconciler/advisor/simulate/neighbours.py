@@ -62,9 +62,13 @@ class BlockOrder:
     """Blocks in one order, and in one partition spec if rows move."""
 
     pool: Pool
+    """The sampled rows."""
     blocks: PooledBlocks
+    """The blocks of neighbouring rows."""
     ordering: Ordering
+    """The order of the rows."""
     spec: PartitionSpec | None
+    """The partition spec that rows move to; None if they stay."""
 
     @cached_property
     def order(self) -> Int64:

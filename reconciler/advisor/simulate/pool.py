@@ -29,12 +29,14 @@ MAX_POOL = 32_768
 
 @dataclass(frozen=True, slots=True)
 class StoredBytes:
-    """What rows take in an order and in sizes. rows: of a full row group. per_row: stored bytes of
-    a row; widths: of each column in it."""
+    """What rows take in one order and in one size of row groups."""
 
     rows: float
+    """Rows of a full row group."""
     per_row: float
+    """Stored bytes of a row."""
     widths: Mapping[int, float]
+    """By field id, stored bytes of the column in a row."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,12 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """bytes: of a column's data pages in the present order of the blocks; bits: of a row in its
-    index, 0 without a dictionary."""
+    """What a column takes in the present order of the blocks."""
 
     bytes: int
+    """Bytes of its data pages."""
     bits: float
+    """Bits of a row in its dictionary index; 0 without a dictionary."""
 
 
 @dataclass(frozen=True)

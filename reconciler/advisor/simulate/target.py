@@ -20,12 +20,14 @@ from reconciler.table.schema import PartitionField, PartitionSpec, Schema
 
 @dataclass(frozen=True)
 class TargetPartitions:
-    """number: int64[rows], the target partition of each row of the pool. values: per partition, in
-    the order of the spec's fields."""
+    """The partitions that the rows of a pool get under a partition spec."""
 
     spec: PartitionSpec
+    """The partition spec."""
     number: Int64
+    """int64[rows of the pool]: index into `values` of the row's partition."""
     values: tuple[Partition, ...]
+    """Partition values of each partition, in the order of the spec's fields."""
 
 
 def target_partitions(pool: Pool, spec: PartitionSpec) -> TargetPartitions:

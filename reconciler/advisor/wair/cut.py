@@ -17,16 +17,16 @@ from reconciler.table.filetable import Float64, Int64
 
 @dataclass(frozen=True)
 class FilePrefix:
-    """chosen: files of the prefix, best first. order: all files with a saving, best first.
-
-    net: float64[order], cumulative saving - alpha * cost; its maximum is the cut. truncated: a
-    limit ended the prefix before the maximum.
-    """
+    """The files that Algorithm 2 takes: a prefix of the files by saving per cost."""
 
     chosen: Int64
+    """int64: the files of the prefix, best first."""
     order: Int64
+    """int64: all files with a saving, best first."""
     net: Float64
+    """float64[order]: cumulative saving - alpha * cost; its maximum ends the prefix."""
     truncated: bool
+    """Whether a limit ended the prefix before the maximum."""
 
 
 def best_prefix(saving: Float64, cost: Float64, alpha: Float64 | float, limit: float) -> FilePrefix:

@@ -19,11 +19,14 @@ from reconciler.table.filetable import Float64
 
 @dataclass(frozen=True)
 class FileSavings:
-    """saving: float64[files], bytes over the horizon; by_shape: float64[shapes, files]."""
+    """What the queries of a table could skip of each file, and what they read now."""
 
     saving: Float64
+    """float64[files]: bytes over the horizon that an ideal layout would not read."""
     by_shape: Float64
+    """float64[shapes, files]: the same for each shape."""
     readings: tuple[ShapeReading, ...]
+    """What the queries of each shape read now."""
 
 
 def file_savings(view: TableView, demands: Sequence[Shape]) -> FileSavings:

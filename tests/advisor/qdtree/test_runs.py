@@ -14,7 +14,7 @@ from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.plan.ordering import Lexicographic, by_tree
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.table_view import table_view
 from reconciler.table.schema import SortColumn
 
@@ -30,7 +30,7 @@ def _trees(table, settings, random):
     assert pool is not None
     found = []
     for week in (0, 7):
-        asked = batch_fragments(people.sessions(random, week, 7))
+        asked = workload_of_fragments(people.sessions(random, week, 7))
         made = found_for(
             pool, demands(asked, SCHEMA, settings.horizon_ms), settings.target_bytes,
             TreeSettings(steps=20), week,

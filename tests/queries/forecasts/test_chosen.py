@@ -15,7 +15,7 @@ from reconciler.queries.forecasts.chosen import FORECASTS, chosen_forecast, scor
 from reconciler.queries.forecasts.decay import decayed_forecast
 from reconciler.queries.forecasts.regime import regime_forecast
 from reconciler.queries.forecasts.window import REMEMBERED, window_forecast
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.rates import (
     Forecast,
     Outlook,
@@ -128,7 +128,7 @@ def test_an_execution_is_lost_by_no_more_than_the_weight_of_a_forecast(columns: 
 
 def test_the_window_is_judged_by_queries_as_they_came() -> None:
     """Two columns take turns from query to query: the window grows, and its mix is exact."""
-    work = batch_fragments(
+    work = workload_of_fragments(
         asked(1 + number % 2, number, START + number * HOUR_MS // 8) for number in range(3_000)
     )
     judged = {one.method: one for one in scores(history_of(work))}
@@ -205,7 +205,7 @@ def test_columns_and_values_are_forecast_by_the_best_of_each() -> None:
 def test_no_execution_is_lost_where_forecasts_leave_columns_out(
     queries: list[tuple[int, int, float]],
 ) -> None:
-    work = batch_fragments(
+    work = workload_of_fragments(
         asked(column, place, START + hour * HOUR_MS, weight)
         for place, (column, hour, weight) in enumerate(queries)
     )
@@ -277,7 +277,7 @@ def chosen_forecast_alone(history: RateHistory, forecast: RateForecast) -> dict[
 
 
 def test_rounds_hold_whole_instants() -> None:
-    work = batch_fragments(
+    work = workload_of_fragments(
         asked(column, 100 * number + column, START + number * HOUR_MS)
         for number in range(60)
         for column in range(1, 6)

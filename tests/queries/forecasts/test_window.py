@@ -12,7 +12,7 @@ from reconciler.queries.forecasts.window import (
     window_forecast,
     window_size,
 )
-from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.rates import forecast_rates
 from tests.queries.test_rates import START, WEEK, asked, days
 
@@ -83,7 +83,7 @@ def test_queries_of_one_instant_are_in_no_order() -> None:
 
 
 def test_a_window_takes_all_queries_of_its_first_instant() -> None:
-    work = batch_fragments(
+    work = workload_of_fragments(
         asked(column, 10 * number + column, START + number * 1_000)
         for number in range(30)
         for column in (1, 2, 3)

@@ -10,12 +10,14 @@ from reconciler.advisor.pto.space import CandidateLayout, Label, Space
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """labelled: how many candidates were simulated to choose this one. finer: the labels of sizes
-    beside those of the candidates that were simulated as well."""
+    """The layout that a method chose."""
 
     candidate: CandidateLayout
+    """The chosen candidate."""
     labelled: int
+    """Number of candidates that were simulated to choose it."""
     finer: tuple[Label, ...] = ()
+    """Labels of sizes that were simulated besides those of the grid."""
 
 
 Method = Callable[[Space, int], Choice]

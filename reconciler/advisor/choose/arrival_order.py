@@ -1,8 +1,8 @@
-"""Puts files back to the order in which rows arrive (docs/design/no-harm.md).
+"""Returns the rewrites that give files the order of arrival again (docs/design/no-harm.md).
 
-An order that queries paid for may be the wrong one for those that come next. What that can cost is
-bounded by a reserve: before it is used up, the files that we wrote are sorted by the column in
-whose order rows arrive, so that no query reads much more of them than if nobody had touched them.
+An order that served the last queries may be wrong for the next ones. A reserve bounds what that can
+cost. Before it is used up, the files that we wrote are sorted by the column in whose order rows
+arrive. No query then reads much more of them than of a table that nobody rewrote.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reconciler.table.schema import SortColumn
 WHY = "queries read more than before it was rewritten, and no more loss is admitted"
 
 
-def put_back(situation: Situation) -> Iterator[Candidate]:
+def back_to_arrival_order(situation: Situation) -> Iterator[Candidate]:
     """Yield the rewrites of the files that are not in the order in which rows arrive, where
     the expected queries then read less, or the last ones would have."""
     untouched = situation.expected.untouched

@@ -1,5 +1,7 @@
-"""Lays rows back in the order in which they lay before a plan: that of an earlier rewrite of ours,
-or the one that the bounds of the replaced files show. Where neither is known, nothing is done.
+"""Returns the rewrite that gives rows the order again that they had before a plan, for `loop/undo`.
+
+The earlier order is that of an earlier rewrite of ours, or the one that the bounds of the replaced
+files show. Where neither is known, nothing is done.
 
 Within a file the older order is not known, nor are ties; files that merging made larger are cut
 again in order of arrival, which merging kept.
@@ -72,7 +74,7 @@ def _by_bounds(files: FileTable) -> Ordering | None:
     return Lexicographic((SortColumn(min(depths)[2]),))
 
 
-def lay_back(
+def back_to_earlier_order(
     table: FileTable,
     rows: Int64,
     before: EarlierLayout,
