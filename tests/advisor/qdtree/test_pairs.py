@@ -90,7 +90,7 @@ def test_leaves_hold_rows_of_one_truth_and_the_whole_of_what_queries_want(
     ordering = by_tree(found.tree)
     assert {column.field_id for column in ordering.key} >= {1, 2}
     key = [pool.columns[column.field_id] for column in ordering.key]
-    leaf = ordering.leaf_of([one.places for one in key], [one.distinct for one in key])
+    leaf = ordering.leaf_of([one.sort_ranks for one in key], [one.distinct for one in key])
     held, null = _truth(values, nulls)
     wanted = ~null & (held == true)
     low, high = found.tree.boxes[-1]

@@ -42,7 +42,7 @@ def test_a_tree_routes_the_rows_that_it_was_built_from_to_its_leaves(seed):
     assert tree_of(tree.text) == tree and tree_of(tree.text).name == tree.name
     ordering = by_tree(tree)
     key = [pool.columns[column.field_id] for column in ordering.key]
-    leaf = ordering.leaf_of([one.places for one in key], [one.distinct for one in key])
+    leaf = ordering.leaf_of([one.sort_ranks for one in key], [one.distinct for one in key])
     expected = np.empty(len(leaf), dtype=int)
     for number, node in enumerate(root.leaves()):
         expected[node.rows] = number
