@@ -322,7 +322,7 @@ def planned_row_groups(
     target: Target,
     policy: TableLayoutPolicy,
     seen: Observation,
-    evidence: Evidence,
+    queries: RecordedQueries,
     ports: Ports,
     now: dt.datetime,
 ) -> RowGroups | None:
@@ -330,15 +330,15 @@ def planned_row_groups(
 
     The sketched files are found by their stored sketches, which the plan left.
     """
-    if not filtered_columns(evidence.workload):
+    if not filtered_columns(queries.workload):
         return None
     files, known = seen.files, with_footer(seen.files)
     if len(files) > FEW_FILES:
         sketched = set(ports.sketched(seen.uuid, [str(path) for path in files.path]))
         known = known[[path in sketched for path in files.path[known]]]
         history, size = ports.history(seen.uuid), target_size(policy, seen)
-        settings = settings_for(policy, seen, history, evidence, target_bytes=size, now_ms=_ms(now))
-        given = _input_of(target, seen, evidence.workload, settings, ports)
+        settings = settings_for(policy, seen, history, queries, target_bytes=size, now_ms=_ms(now))
+        given = _input_of(target, seen, queries.workload, settings, ports)
         known = np.union1d(known, footers_to_read(situation_of(given))).astype(np.int64)
         if not len(known):
             return None
