@@ -1,8 +1,8 @@
-"""Measures what recorded queries read from given zone maps; predictions and savings are compared by
-it.
+"""Measures what the recorded queries read of one set of files, by their zone maps.
 
-It computes planned bytes and their cost with opened files (docs/design/definitions.md#read-cost) of
-a window over one set of files. `advisor.measure.credit` measures what later queries did not read.
+A table before and after a plan is compared by it (`read_checks`): planned bytes, and their cost
+with opened files (docs/design/definitions.md#read-cost). `advisor.measure.credit` measures what
+later queries did not read.
 """
 
 from __future__ import annotations

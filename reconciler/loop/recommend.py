@@ -80,8 +80,8 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Recommended:
-    """A recommendation with everything that it was made from."""
+class Gathered:
+    """What a recommendation of one table is made from."""
 
     target: Target
     """The table's catalog and name."""
@@ -90,21 +90,21 @@ class Recommended:
     queries: RecordedQueries
     """The recorded queries."""
     options: Options
-    """How it was to be made."""
-    costs: Costs
-    """Prices of reading, opening and writing."""
+    """How the recommendation is to be made."""
     sample: TableSample
     """Sampled rows of the table."""
-    demands: tuple[Shape, ...]
-    """The recorded queries by shape, with their literals resolved."""
-    recommendation: Recommendation
-    """The chosen layout and the others, with their costs."""
     throughput: Throughput
     """The time model of rewrites."""
-    rho: float
-    """Cost of a rewritten byte in bytes of reading."""
-    ingest: Ingest
-    """How fast and in which files the table grows."""
+    given: RecommendInput
+    """The input of the search for a layout."""
+
+
+@dataclass(frozen=True)
+class Recommended(Gathered):
+    """A recommendation with everything that it was made from."""
+
+    recommendation: Recommendation
+    """The chosen layout and the others, with their costs."""
     made: dt.datetime
     """When it was made."""
 
@@ -136,26 +136,6 @@ def checked(options: Options) -> None:
                 details=("Nothing was read or changed.",),
                 do='pip install "table-layout-reconciler[learn]", or leave out --method',
             ) from missing
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """What a recommendation of one table is made from."""
-
-    target: Target
-    """The table's catalog and name."""
-    observation: Observation
-    """The table as it was observed."""
-    queries: RecordedQueries
-    """The recorded queries."""
-    options: Options
-    """How the recommendation is to be made."""
-    sample: TableSample
-    """Sampled rows of the table."""
-    throughput: Throughput
-    """The time model of rewrites."""
-    given: RecommendInput
-    """The input of the search for a layout."""
 
 
 def gathered(
@@ -222,11 +202,7 @@ def _on(
     seen: Observation, target: Target, reader: Reader, options: Options, now: dt.datetime
 ) -> Recommended:
     found = gathered(seen, target, reader, options, now)
-    given = found.given
-    return Recommended(
-        target, seen, found.queries, options, given.costs, found.sample, given.demands,
-        recommend(given), found.throughput, given.rho, given.ingest, now,
-    )  # fmt: skip
+    return Recommended(**vars(found), recommendation=recommend(found.given), made=now)
 
 
 def _demands(seen: Observation, workload: Workload, options: Options) -> tuple[Shape, ...]:

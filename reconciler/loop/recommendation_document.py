@@ -72,7 +72,7 @@ def recommendation_document(made: Recommended) -> dict[str, Any]:
         "front": [_front(point) for point in answer.front],
         "shapes": []
         if chosen is None
-        else [_shape(number, chosen, made) for number in range(len(made.demands))],
+        else [_shape(number, chosen, made) for number in range(len(made.given.demands))],
         "fell": [{"what": what, "why": why} for what, why in answer.fell],
         "sensitivity": [
             {
@@ -100,7 +100,7 @@ def _workload(made: Recommended) -> dict[str, Any]:
     return {
         "queries": round(workload.queries),
         "shapes": len(workload.shapes),
-        "simulatedQueries": sum(len(demand) for demand in made.demands),
+        "simulatedQueries": sum(len(demand) for demand in made.given.demands),
         "since": utc(workload.since_ms),
         "until": utc(workload.until_ms),
         "days": round((workload.until_ms - workload.since_ms) / DAY_MS, 1),
@@ -123,7 +123,7 @@ def _sample(made: Recommended) -> dict[str, Any]:
 
 
 def _objective(made: Recommended) -> dict[str, Any]:
-    costs = made.costs
+    costs = made.given.costs
     return {
         "costs": costs.name,
         "costsSource": costs.source,
@@ -132,10 +132,10 @@ def _objective(made: Recommended) -> dict[str, Any]:
         "rowGroupColumnBytes": round(costs.group_column),
         "footerBytes": round(costs.footer.fixed),
         "rowGroupFooterBytes": round(costs.footer.per_group),
-        "rho": round(made.rho, 2),
+        "rho": round(made.given.rho, 2),
         "horizonSeconds": made.options.horizon_ms // 1000,
-        "ingestBytesPerDay": round(made.ingest.bytes),
-        "ingestCommitsPerDay": round(made.ingest.commits, 1),
+        "ingestBytesPerDay": round(made.given.ingest.bytes),
+        "ingestCommitsPerDay": round(made.given.ingest.commits, 1),
     }
 
 
@@ -224,7 +224,7 @@ def _reading(reading: LayoutReading) -> dict[str, int]:
 
 
 def _shape(number: int, layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
-    demand, today = made.demands[number], made.recommendation.today
+    demand, today = made.given.demands[number], made.recommendation.today
     return {
         "text": marked_text(demand, made.observation.schema),
         "moving": demand.moving,

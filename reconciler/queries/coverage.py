@@ -1,9 +1,10 @@
 """Computes the share of a table's reading that its fragments explain
 (docs/design/definitions.md#coverage).
 
-Queries that could not be parsed and prepared statements with unknown values are unexplained. Below
-one half no layout is derived from a workload, so the share must not be too high: recorded bytes are
-used if there are some, modelled ones otherwise, and the basis names which.
+Queries that could not be parsed and prepared statements with unknown values are unexplained. No
+layout is derived from a workload whose share is below one half. A share that is too high would
+allow it, so recorded bytes are used where the log has them, and modelled bytes elsewhere;
+`Coverage.basis` says which.
 """
 
 from __future__ import annotations

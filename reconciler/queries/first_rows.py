@@ -1,8 +1,9 @@
 """Replaces `ORDER BY column LIMIT rows` by the range of the column that holds these rows.
 
-An engine that keeps the best rows found so far skips every row group whose bounds hold none that is
-better (docs/design/first-rows.md). So such a query reads like one with a condition: of the greatest
-or least values, down to that of its last row. Its shape keeps its id.
+An engine keeps the best rows that it has found so far, and skips every row group whose bounds hold
+no better row (docs/design/first-rows.md). Such a query therefore reads as much as a query with the
+condition `column >= value of its last row` (`<=` for ascending order). Shapes go in and come out;
+each keeps its id.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def _bounded(shape: Shape, files: FileTable) -> Shape:
 
 
 def last_of(first: First, files: FileTable) -> int | None:
-    """Return the value of the last of the first rows, if the rows of a file are spread evenly
-    between its bounds; None where some file has none."""
+    """Return the column's value in the last row that the query wants, None if some file has no
+    bounds. Rows of a file are assumed to be spread evenly between its bounds."""
     column = files.columns.get(first.ref.field_id)
     if column is None or column.kind is not Kind.INT or not len(files):
         return None

@@ -1,9 +1,10 @@
-"""How much CPU a machine takes for work that the constants price, and how well that is known.
+"""Estimates the speed of this machine, relative to the machine on which constants were measured.
 
-Constants of statements are measured on one machine, in sessions that last. What the ledger holds of
-actions that were carried out says how another one compares: those that keep the order of this
-table's rows say most, actions of another kind and other tables less. A prior says that nothing is
-known of the machine. The logarithms are normal, so that each counts by its precision.
+In come ratios of measured to modelled CPU time, from the ledger's executed actions; out comes the
+scale with its 10 and 90 % quantiles. Actions that keep the order of this table's rows are compared
+most closely with a statement; sorts and actions on other tables less so. The logarithms of the
+ratios are taken to be normal, so that each kind counts by its precision. Without any ratio, a prior
+says that nothing is known of the machine.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ QUANTILE = 1.2816
 UNKNOWN = 2.0
 """A machine that was not measured takes between half and twice the CPU, in 80 of 100 cases."""
 KIN, FOREIGN = 1.5, 2.0
-"""How far the scale of one kind of work is from that of another, in 80 of 100 cases: of a rewrite
-in order of the same rows, of other work. On one machine rewriting lineitem in order took 1.2 of its
-constants, sorting it 0.6 of others, and MERGE its own."""
+"""Factors between the scale of a statement and that of a rewrite which keeps the order of the same
+rows (KIN), or of other work (FOREIGN), in 80 of 100 cases. Measured on one machine: rewriting
+lineitem in order took 1.2 times its modelled CPU, sorting it 0.6 times, MERGE 1.0 times."""
 NOISE, NOISE_COUNT = 1.25, 4
-"""How far two measurements of the same work are from each other, a guess that counts as much as
-so many measurements."""
+"""Factor within which two measurements of the same work lie, in 80 of 100 cases. It is a guess, and
+counts as much as NOISE_COUNT measurements."""
 
 
 @dataclass(frozen=True, slots=True)

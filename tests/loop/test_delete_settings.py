@@ -19,7 +19,7 @@ from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 from tests.said import Said
 
-NOTHING = workload_of_fragments([], ())
+NOTHING = workload_of_fragments([])
 
 
 def _settings(version: int, **deletes: str) -> Any:

@@ -25,7 +25,7 @@ from tests.cli.observations import lineitem
 from tests.loop.test_step import EVERYTHING, never, policy, quiet, step_of
 
 MIB = 1 << 20
-NOTHING = workload_of_fragments([], ())
+NOTHING = workload_of_fragments([])
 
 
 def _settings(asked: Workload, properties: dict[str, str] | None = None, **files: Any) -> Any:

@@ -106,9 +106,8 @@ def recommended(
     )  # fmt: skip
     return Recommended(
         Target(CatalogConfig("warehouse", "sql", {}), seen.identifier), seen,
-        RecordedQueries(work, Coverage(1.0, "bytes"), work), options, CHEAP,
-        TableSample(sample, 1 << 20, 0, FILES, 0), wanted, recommend(given), PRIOR_THROUGHPUT,
-        rho, ingest, NOW,
+        RecordedQueries(work, Coverage(1.0, "bytes"), work), options,
+        TableSample(sample, 1 << 20, 0, FILES, 0), PRIOR_THROUGHPUT, given, recommend(given), NOW,
     )  # fmt: skip
 
 
@@ -242,7 +241,7 @@ def test_who_loses_and_other_evidence_are_said(partitioned, kept, said: Said):
     """Ids arrive in order, so any other order is worse for those who look for them."""
     body = recommendation_document(partitioned)
     chosen = partitioned.recommendation.chosen
-    (worse,) = (partitioned.demands[number] for number in chosen.worse)
+    (worse,) = (partitioned.given.demands[number] for number in chosen.worse)
     assert fields_of(worse.predicate) == (KEY,)
     (loser,) = next(it["worse"] for it in body["layouts"] if it["name"] == body["chosen"])
     assert loser["bytesAfter"] > 1.01 * loser["bytesNow"] and loser["queries"] == 4
@@ -274,12 +273,13 @@ def test_a_large_log_is_thinned_and_that_is_said(kept, said: Said):
     random = np.random.default_rng(5)
     work = workload(range_workload(random, DATE, 2_400, 20, 100_000))
     wanted = demands(work, SCHEMA, MONTH_MS)
-    large = replace(kept, demands=wanted, queries=replace(kept.queries, workload=work))
+    given = replace(kept.given, demands=wanted)
+    large = replace(kept, given=given, queries=replace(kept.queries, workload=work))
     large = replace(large, recommendation=replace(kept.recommendation, chosen=None, others=()))
     body = recommendation_document(large)
     assert body["workload"]["queries"] == 2_400
     assert body["workload"]["simulatedQueries"] == MAX_QUERIES == 2_000
-    assert sum(float(demand.weight.sum()) for demand in large.demands) == 2_400.0
+    assert sum(float(demand.weight.sum()) for demand in large.given.demands) == 2_400.0
     for simulated in (MAX_QUERIES, 1):
         work = {**body["workload"], "simulatedQueries": simulated}
         shown = recommend_text.render({**body, "workload": work}, 100, verbose=False)

@@ -17,7 +17,7 @@ from reconciler.table.numbers import FILE_BYTES
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 
-NOTHING = workload_of_fragments([], ())
+NOTHING = workload_of_fragments([])
 
 
 @pytest.mark.parametrize(

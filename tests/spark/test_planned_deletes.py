@@ -35,7 +35,7 @@ def _planned(
     nothing: Any = SimpleNamespace(  # no queries, no footers
         refusals=lambda *given: {}, check_files=lambda target, seen, paths: Checked()
     )
-    return seen, advise(target, seen, workload_of_fragments([], ()), settings, nothing)[0]
+    return seen, advise(target, seen, workload_of_fragments([]), settings, nothing)[0]
 
 
 def test_a_file_with_many_deleted_rows_is_rewritten(bench: Bench, tmp_path: Path) -> None:

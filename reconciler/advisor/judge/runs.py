@@ -1,11 +1,11 @@
 """Keeps bytes from being rewritten again for every append (size-tiered merges of an LSM tree).
 
-What one plan of ours wrote is a run: its files are in the order of a key, and new files overlap all
-of it. To sort them into it saves a reading of each of them, today; tomorrow there are new ones. A
-run is therefore sorted again by its own key only together with so much other data that what it
-ends in is GROWTH times as large: a byte is rewritten O(log n) times, and a query reads O(log n)
-runs. See the logarithmic method of Bentley and Saxe, "Decomposable searching problems I: static-to-
-dynamic transformation", section 2, and size-tiered compaction.
+A run is what one plan of ours wrote: its files are in the order of a key, and every new file
+overlaps all of them. Sorting new files into the run saves a query one reading of each, but only
+until the next files arrive. A run is therefore sorted again by its own key only if the result is at
+least GROWTH times as large as the run. A byte is then rewritten O(log n) times, and a query reads
+O(log n) runs. See the logarithmic method of Bentley and Saxe, "Decomposable searching problems I:
+static-to-dynamic transformation", section 2, and size-tiered compaction.
 """
 
 from __future__ import annotations
