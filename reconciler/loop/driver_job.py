@@ -105,8 +105,8 @@ class DriverActor(LocalActor):
     def reserve(self, reservation: Reservation) -> None:
         super().reserve(self._mine(reservation))
 
-    def settle(self, reservation: Reservation) -> None:
-        super().settle(self._mine(reservation))
+    def settle(self, reservation: Reservation) -> bool:
+        return super().settle(self._mine(reservation))
 
     @property
     def reservation_id(self) -> str:

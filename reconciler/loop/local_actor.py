@@ -25,7 +25,7 @@ from reconciler.loop.propose import PlanOnTable
 from reconciler.loop.reader import RUN_TIMES, Reader, ratios, rho_key
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
-from reconciler.plan.ledger import LedgerEntry, charged, times_of
+from reconciler.plan.ledger import LedgerEntry, Reservation, charged, may_live, times_of
 from reconciler.plan.plan import PlannedAction
 from reconciler.queries.rewrite_cost import run_times
 from reconciler.queries.table_view import projected_bytes
@@ -131,12 +131,20 @@ class LocalActor(Reader):
     def resume(
         self, step: Step, observation: Observation, on_event: Callable[[Event], None]
     ) -> int:
-        """Settle what earlier attempts on the table left open; return their number.
+        """Settle what earlier attempts on the table left open, and record the end of runs that were
+        killed; return the number of attempts.
 
         It reads the ledger once, and starts an engine only if something was left.
         """
-        if not self.store.open_intents(observation.uuid):
-            return 0
+        count = 0
+        if self.store.open_intents(observation.uuid):
+            count = self._settle_attempts(step, observation, on_event)
+        self._end_dead_runs(observation.uuid)
+        return count
+
+    def _settle_attempts(
+        self, step: Step, observation: Observation, on_event: Callable[[Event], None]
+    ) -> int:
         from reconciler.engines.schedule.execute import resume
 
         target = step.target
@@ -148,6 +156,32 @@ class LocalActor(Reader):
             return resume(
                 target.catalog, target.identifier, backend, self.store, self.store.lease(), on_event
             )
+
+    def reserve(self, reservation: Reservation) -> None:
+        self.store.lease().enter(reservation.table_uuid, reservation.id)
+        super().reserve(reservation)
+
+    def settle(self, reservation: Reservation) -> bool:
+        settled = super().settle(reservation)
+        if settled:
+            self.store.lease().leave(reservation.table_uuid, reservation.id)
+        return settled
+
+    def _end_dead_runs(self, table_uuid: str) -> None:
+        """Record the end of runs whose processes are gone. One that had begun counts in full as of
+        now, since nobody knows how far it came; one that had not has spent nothing."""
+        lease = self.store.lease()
+        dead = lease.dead_runs(table_uuid)
+        if not dead:
+            return
+        found = {one.id: one for one in self.store.reservations(table_uuid) if not one.settled}
+        for run in dead:
+            held = found.get(run.reservation)
+            if held is not None and not run.begun:
+                self.store.settle(held)
+            elif held is not None and may_live(held, dt.datetime.now(dt.UTC)):
+                self.store.end_run(held)
+            lease.leave(table_uuid, run.reservation)
 
     def record_times(self, admitted: Sequence[PlannedAction], result: ExecutionResult) -> None:
         """Keep the times of the last runs; a failure is ignored, as that of a measurement."""

@@ -278,9 +278,11 @@ class Reader:
     def reserve(self, reservation: Reservation) -> None:
         self.store.reserve(reservation)
 
-    def settle(self, reservation: Reservation) -> None:
-        if not self.store.open_intents(reservation.table_uuid):
+    def settle(self, reservation: Reservation) -> bool:
+        open_intents = bool(self.store.open_intents(reservation.table_uuid))
+        if not open_intents:
             self.store.settle(reservation)
+        return not open_intents
 
     def record_start(
         self, plan: Plan, actions: Sequence[PlannedAction], files: FileTable, policy: str

@@ -21,8 +21,9 @@ class Reserving(Protocol):
         on."""
         ...
 
-    def settle(self, reservation: Reservation) -> None:
-        """Record the end: the execution's outcomes count instead, if they cover all of its work."""
+    def settle(self, reservation: Reservation) -> bool:
+        """Record the end: the execution's outcomes count instead, if they cover all of its work.
+        Return whether they do."""
         ...
 
 

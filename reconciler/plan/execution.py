@@ -297,6 +297,16 @@ class Ledger(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class DeadRun:
+    """A run on a table whose process is known to be gone, and that did not record its end."""
+
+    reservation: str
+    """Id of its reservation."""
+    begun: bool
+    """Whether it has held the table's lease: without it, nothing is read or computed."""
+
+
 class Lease(Protocol):
     """One attempt per table at a time (docs/design/definitions.md#lease)."""
 
@@ -314,4 +324,17 @@ class Lease(Protocol):
 
     def writer_is_dead(self, table_uuid: str, attempt_id: str) -> bool:
         """Return True only if the process that ran the attempt is known to be gone (same boot)."""
+        ...
+
+    def enter(self, table_uuid: str, reservation: str) -> None:
+        """Record that this process begins the run of a reservation, before that is made."""
+        ...
+
+    def leave(self, table_uuid: str, reservation: str) -> None:
+        """Forget the run: its end is in the ledger."""
+        ...
+
+    def dead_runs(self, table_uuid: str) -> tuple[DeadRun, ...]:
+        """Return the runs that entered and did not leave, as far as their processes are known to be
+        gone."""
         ...

@@ -322,6 +322,12 @@ def _ends(held: Reservation) -> dt.datetime | None:
     return _moment(held.at_ms) + LONGEST_RUN
 
 
+def may_live(held: Reservation, now: dt.datetime) -> bool:
+    """Whether the run of an open reservation counts as alive, because no end of it was seen."""
+    ends = _ends(held)
+    return held.ended_ms is None and ends is not None and now < ends
+
+
 def _charged_cpu(entry: LedgerEntry) -> float:
     """Return the measured CPU seconds; bytes read without a measurement count as predicted."""
     outcome = entry.outcome

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.errors import BlockedError
+from reconciler.plan.execution import DeadRun
 from reconciler.state.records import Records
 
 TTL_SECONDS = 60.0
@@ -122,6 +123,11 @@ class SqliteLease:
                 "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (table_uuid, attempt_id, me.host, me.boot_id, me.pid, me.started, now),
             )
+            db.execute(
+                "UPDATE runs SET begun = 1 WHERE table_uuid = ? AND host = ? AND boot_id = ? "
+                "AND pid = ? AND started = ?",
+                (table_uuid, me.host, me.boot_id, me.pid, me.started),
+            )
         self._table = table_uuid
 
     def renew(self) -> None:
@@ -151,6 +157,32 @@ class SqliteLease:
                 (table_uuid, attempt_id),
             ).fetchone()
         return row is not None and is_dead(ProcessIdentity(*row))
+
+    def enter(self, table_uuid: str, reservation: str) -> None:
+        me = this_process()
+        with self._records.transaction() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, 0)",
+                (table_uuid, reservation, me.host, me.boot_id, me.pid, me.started),
+            )
+
+    def leave(self, table_uuid: str, reservation: str) -> None:
+        with self._records.transaction() as db:
+            db.execute(
+                "DELETE FROM runs WHERE table_uuid = ? AND reservation = ?",
+                (table_uuid, reservation),
+            )
+
+    def dead_runs(self, table_uuid: str) -> tuple[DeadRun, ...]:
+        with self._records.transaction() as db:
+            rows = db.execute(
+                "SELECT reservation, begun, host, boot_id, pid, started FROM runs "
+                "WHERE table_uuid = ?",
+                (table_uuid,),
+            ).fetchall()
+        return tuple(
+            DeadRun(row[0], bool(row[1])) for row in rows if is_dead(ProcessIdentity(*row[2:]))
+        )
 
 
 def _held(attempt_id: str, holder: ProcessIdentity, seconds: float) -> BlockedError:

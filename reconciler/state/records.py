@@ -1,4 +1,4 @@
-"""The SQLite part of the state: leases, attempts, plans, cursors, skip counts, small values.
+"""The SQLite part of the state: leases, attempts, runs, plans, cursors, skip counts, small values.
 
 Short transactions on one file in the state directory, each on a connection of its own, so that
 threads and processes may share the file and a process may die at any moment.
@@ -34,6 +34,10 @@ CREATE TABLE IF NOT EXISTS attempts (
   table_uuid TEXT NOT NULL, attempt_id TEXT NOT NULL, host TEXT NOT NULL, boot_id TEXT NOT NULL,
   pid INTEGER NOT NULL, started TEXT NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (table_uuid, attempt_id));
+CREATE TABLE IF NOT EXISTS runs (
+  table_uuid TEXT NOT NULL, reservation TEXT NOT NULL, host TEXT NOT NULL, boot_id TEXT NOT NULL,
+  pid INTEGER NOT NULL, started TEXT NOT NULL, begun INTEGER NOT NULL,
+  PRIMARY KEY (table_uuid, reservation));
 CREATE TABLE IF NOT EXISTS plans (
   plan_id TEXT PRIMARY KEY, table_uuid TEXT NOT NULL, policy_hash TEXT NOT NULL,
   stored_at REAL NOT NULL, approved_at REAL, body TEXT NOT NULL);

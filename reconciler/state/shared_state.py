@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import BlockedError, UnavailableError, UserError, first_line
 from reconciler.plan.budget import Spent
-from reconciler.plan.execution import Lease
+from reconciler.plan.execution import DeadRun, Lease
 from reconciler.plan.ledger import Charged, Reservation, charged
 from reconciler.plan.plan import Plan
 from reconciler.queries.fragments import Fragment
@@ -274,6 +274,15 @@ class JobLease:
 
     def writer_is_dead(self, table_uuid: str, attempt_id: str) -> bool:
         return False
+
+    def enter(self, table_uuid: str, reservation: str) -> None:
+        """Do nothing: the operator sees how a job ends."""
+
+    def leave(self, table_uuid: str, reservation: str) -> None:
+        pass
+
+    def dead_runs(self, table_uuid: str) -> tuple[DeadRun, ...]:
+        return ()
 
 
 Counted = Callable[[], tuple[Iterable[Charged], tuple[Reservation, ...]]]

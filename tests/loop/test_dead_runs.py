@@ -1,0 +1,124 @@
+"""What runs that were killed hold of the budgets, against a model of what they spent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from reconciler.loop.local_actor import LocalActor
+from reconciler.plan.ledger import LONGEST_RUN, Reservation, charged
+from reconciler.state import lease
+from reconciler.state.state import StateStore
+
+TABLE = "table"
+
+
+@dataclass
+class Machine:
+    """Processes of this machine that a test starts and kills."""
+
+    running: int = 0
+    """The process that acts now."""
+
+    def __post_init__(self) -> None:
+        self.dead: set[int] = set()
+
+    def identity(self) -> lease.ProcessIdentity:
+        return lease.ProcessIdentity("here", "boot", self.running, "started")
+
+    def is_dead(self, process: lease.ProcessIdentity) -> bool:
+        return process.pid in self.dead
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    made = Machine()
+    monkeypatch.setattr(lease, "this_process", made.identity)
+    monkeypatch.setattr(lease, "is_dead", made.is_dead)
+    yield made
+
+
+def actor_in(directory: Path) -> LocalActor:
+    return LocalActor(StateStore(directory / "state"), directory / "cache")
+
+
+def reservation(number: int, size: int) -> Reservation:
+    return Reservation(f"r{number}", TABLE, f"p-{number}", "policy", size, float(size))
+
+
+def held(actor: LocalActor) -> int:
+    found = charged(actor.store.ledger(TABLE), actor.store.reservations(TABLE))
+    return sum(one.spent.rewrite_bytes for one in found)
+
+
+def test_a_killed_run_is_charged_in_full_as_of_the_end_that_the_next_one_sees(
+    tmp_path: Path, machine: Machine
+) -> None:
+    actor, mine = actor_in(tmp_path), reservation(1, 1_000)
+    actor.reserve(mine)
+    actor.store.lease().acquire(TABLE, "a-1")
+    machine.dead, machine.running = {0}, 1
+    (before,) = charged([], actor.store.reservations(TABLE))
+    later = before.spent.at + LONGEST_RUN
+    assert before.at(later).at == later
+    actor._end_dead_runs(TABLE)
+    (after,) = charged([], actor.store.reservations(TABLE))
+    assert after.spent.rewrite_bytes == 1_000
+    assert after.until is not None and after.at(later).at == after.until < later
+
+
+def test_a_run_whose_process_may_live_keeps_what_it_reserved(
+    tmp_path: Path, machine: Machine
+) -> None:
+    actor, mine = actor_in(tmp_path), reservation(1, 1_000)
+    actor.reserve(mine)
+    machine.running = 1
+    actor._end_dead_runs(TABLE)
+    (kept,) = actor.store.reservations(TABLE)
+    assert (kept.settled, kept.ended_ms) == (False, None)
+
+
+def test_an_end_that_is_seen_too_late_holds_the_budget_no_longer(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actor, mine = actor_in(tmp_path), reservation(1, 1_000)
+    actor.reserve(mine)
+    actor.store.lease().acquire(TABLE, "a-1")
+    (made,) = actor.store.reservations(TABLE)
+    old = replace(made, at_ms=made.at_ms - round(LONGEST_RUN.total_seconds() * 1000) - 1)
+    monkeypatch.setattr(actor.store, "reservations", lambda _: (old,))
+    machine.dead = {0}
+    actor._end_dead_runs(TABLE)
+    monkeypatch.undo()
+    assert actor.store.reservations(TABLE)[0].ended_ms is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_runs_of_any_end_are_never_charged_less_than_they_spent(
+    tmp_path: Path, machine: Machine, seed: int
+) -> None:
+    """Each run is a process of its own, which a kill may end at any point."""
+    random_, actor = random.Random(seed), actor_in(tmp_path)
+    spent = full = 0
+    for number in range(1, 7):
+        machine.running, size = number, random_.randint(1, 1_000)
+        actor._end_dead_runs(TABLE)
+        assert held(actor) == full >= spent
+        end = random_.choice(["reserved", "begun", "read", "settled"])
+        actor.reserve(reservation(number, size))
+        if end in ("begun", "read"):
+            actor.store.lease().acquire(TABLE, f"a-{number}")
+            full += size
+            spent += random_.randint(0, size) if end == "read" else 0
+        if end == "settled":
+            assert actor.settle(reservation(number, size))
+        assert held(actor) >= spent
+        machine.dead.add(number)
+    machine.running = 7
+    actor._end_dead_runs(TABLE)
+    assert held(actor) == full >= spent
+    assert not actor.store.lease().dead_runs(TABLE)
