@@ -19,6 +19,8 @@ def unwritable(schema: Schema, properties: Mapping[str, str]) -> str:
         return f"columns are named like Iceberg's own: {', '.join(reserved)}"
     if any("" in field.path for field in schema.fields):
         return "a column has an empty name, which Avro does not allow in manifests"
+    if any("\0" in part for field in schema.fields for part in field.path):
+        return "a column's name has a NUL character, at which DuckDB ends the name"
     if schema.alike:
         return f"names of columns differ in case only: {', '.join(schema.alike)}"
     reason = why_left_to_spark([(field.name, field.type) for field in schema.fields], properties)

@@ -26,3 +26,10 @@ def test_a_type_that_neither_has_is_named() -> None:
         assert f"c1 ({kind})" in unwritable(_schema(kind, "time"), {})
     assert unwritable(_schema("variant"), {}) == "", "Spark writes it"
     assert "c2 (time)" in unwritable(_schema("variant", "time"), {})
+
+
+def test_a_name_that_the_witness_cannot_ask_for_is_refused_before_any_work() -> None:
+    for name in ("a\0b", "st.\0"):
+        schema = Schema(0, (Field(1, name, "long"),))
+        assert "NUL" in unwritable(schema, {})
+    assert unwritable(Schema(0, (Field(1, 'a\n"b\u0001', "long"),)), {}) == ""
