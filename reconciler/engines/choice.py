@@ -5,7 +5,7 @@ The same plan runs on either. Its id does not depend on the engine, and neither 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.api.choices import EngineType
 from reconciler.api.task_memory import LEAST_TASK, PYTHON
@@ -31,6 +31,8 @@ class Needs:
 
     unsupported: str = ""
     """Why the local engine cannot carry it out at all, as a clause; "" if it can."""
+    stops_spark: str = ""
+    """Why no commit of Spark's succeeds on the table, as a clause; "" if one may."""
     group_bytes: int = 0
     """Stored bytes of the inputs of a group, on average of the action with the largest."""
     remote: bool = False
@@ -59,7 +61,7 @@ class Machine:
     disk_bytes: int
     """Free space in the directory of temporary files."""
     spark: str = ""
-    """Why Spark cannot run here, as a clause; "" if it can."""
+    """Why Spark cannot carry the plan out here, as a clause; "" if it can."""
 
     @property
     def slots(self) -> int:
@@ -92,6 +94,7 @@ class Chosen:
 
 def choose(asked: EngineType, needs: Needs, machine: Machine) -> Chosen:
     """Return the engine of a plan. asked: Auto, Local or Spark, by an option or a document."""
+    machine = replace(machine, spark=machine.spark or needs.stops_spark)
     if asked is EngineType.SPARK:
         return _by_spark(machine, "it was asked for")
     if asked is EngineType.LOCAL:

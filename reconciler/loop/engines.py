@@ -24,6 +24,7 @@ from reconciler.plan.actions.rewrite import as_rewrite
 from reconciler.plan.plan import PlannedAction
 from reconciler.plan.prediction import total
 from reconciler.table.left_to_spark import OTHER_FORMAT
+from reconciler.table.numbers import stops_java
 from reconciler.table.observation import Observation
 from reconciler.table.paths import is_local
 from reconciler.table.row_group_bytes import row_group_rows
@@ -93,8 +94,10 @@ def needs_of(
     groups = [
         -(-(item.predicted.bytes_in or 0) // max(1, item.predicted.groups or 1)) for item in items
     ]
+    stops = stops_java(observation.properties)
     return Needs(
         _unsupported(place, observation, items),
+        f"{stops}, at which Iceberg's Java library raises" if stops else "",
         max(groups, default=0),
         not is_local(observation.location),
         total(item.predicted for item in items).millis / 1000,

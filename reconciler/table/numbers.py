@@ -41,6 +41,12 @@ LEAST = {
 ".column." and the column's name behind one of these."""
 LONGS = frozenset({FILE_BYTES, MANIFEST_BYTES, MAX_AGE_MS, BLOOM_NDV})
 """Those of LEAST that Iceberg reads as a long; it reads the others as an int."""
+COMMITS = {
+    MANIFEST_BYTES: 63, LEAST_MERGED: 31, LISTED_PARTITIONS: 31, PREVIOUS_VERSIONS: 31,
+    "commit.retry.num-retries": 31, "commit.retry.min-wait-ms": 31,
+    "commit.retry.max-wait-ms": 31, "commit.retry.total-timeout-ms": 31,
+}  # fmt: skip
+"""The bits, without the sign, of the numbers that Iceberg's Java library reads for a commit."""
 RETENTION = (MAX_AGE_MS, LEAST_SNAPSHOTS)
 """Those that say which snapshots are kept."""
 LEVELS = {"zstd": (-(1 << 17), 22), "gzip": (0, 9)}
@@ -63,6 +69,16 @@ def number(properties: Mapping[str, str], name: str, default: int) -> int:
 def is_unread(properties: Mapping[str, str], name: str) -> bool:
     """Whether a property of `LEAST` is set to no valid number."""
     return name in properties and _of_setting(properties[name], _setting(name)) is None
+
+
+def stops_java(properties: Mapping[str, str]) -> str:
+    """Return the property at which each commit of Iceberg's Java library raises, with its text, ""
+    if there is none."""
+    for name, bits in COMMITS.items():
+        text = properties.get(name)
+        if text is not None and _whole(text, -(1 << bits), (1 << bits) - 1) is None:
+            return _told(properties, name)
+    return ""
 
 
 def share(properties: Mapping[str, str], name: str, default: float) -> float:

@@ -38,6 +38,14 @@ def test_without_spark_it_is_refused_with_both_reasons() -> None:
     assert BARE.spark in found.why
 
 
+def test_spark_is_not_taken_where_each_of_its_commits_raises() -> None:
+    stopped = replace(LARGE["time"], stops_spark="a property is no number")
+    assert choose(EngineType.AUTO, stopped, LAPTOP).engine is EngineType.LOCAL
+    found = choose(EngineType.SPARK, stopped, LAPTOP)
+    assert found.refused and stopped.stops_spark in found.why
+    assert choose(EngineType.AUTO, replace(stopped, unsupported="x"), LAPTOP).refused
+
+
 @pytest.mark.parametrize("needs", LARGE.values(), ids=LARGE)
 def test_what_is_too_large_goes_to_spark(needs: Needs) -> None:
     assert choose(EngineType.AUTO, needs, LAPTOP).engine is EngineType.SPARK

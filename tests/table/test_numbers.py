@@ -73,3 +73,12 @@ def test_metadata_files_stay_if_their_number_is_not_told() -> None:
 def test_a_long_text_is_cut_and_control_characters_are_escaped() -> None:
     told = unread({ROW_GROUP: "\x1b[2J" + "x" * 10_000})
     assert "\x1b" not in told and len(told) < 200
+
+
+@pytest.mark.parametrize("name", numbers.COMMITS)
+def test_a_number_of_a_commit_that_java_cannot_read_is_named(name: str) -> None:
+    for text in ("lots", "1.5", " 1", "1e3", "", str(1 << 63)):
+        assert name in numbers.stops_java({name: text}), text
+    for text in ("1", "-1", "+7", "0007"):
+        assert numbers.stops_java({name: text}) == "", "Java reads it, whatever it does with it"
+    assert (numbers.stops_java({name: str(1 << 31)}) == "") == (name == numbers.MANIFEST_BYTES)
