@@ -28,7 +28,7 @@ from reconciler.advisor.qdtree.problem import problem_of
 from reconciler.queries.block_routing import described
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
 from reconciler.queries.pruning import may_match
-from reconciler.queries.shape import Shape, asked
+from reconciler.queries.shape import Shape, unrecorded_shape
 from reconciler.table.cut_tree import codes_of
 from reconciler.table.filetable import ColumnBounds
 from tests.advisor.qdtree.worlds import KINDS, bounds_of, pool_of
@@ -64,7 +64,9 @@ def shapes(rows: Month, every: Sequence[Template], masks: bool) -> list[Shape]:
             literals = (*one.literals, *(np.array([1]) for _ in rest))
             whole = And((*own, *parts)) if len(own) + len(parts) > 1 else parts[0]
             found.append(
-                asked(f"{template.name}-{at}", whole, (), literals, np.ones(1), np.ones(1))
+                unrecorded_shape(
+                    f"{template.name}-{at}", whole, (), literals, np.ones(1), np.ones(1)
+                )
             )
     return found
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from reconciler.demo.data import generator
 from reconciler.queries.predicate import And, Comparison, In, Or, Predicate, Ref
-from reconciler.queries.shape import Shape, asked
+from reconciler.queries.shape import Shape, unrecorded_shape
 
 NUMBERS = ("l_quantity", "l_discount", "l_shipdate", "l_receiptdate", "o_orderdate", "p_size")
 NAMES = (
@@ -82,7 +82,7 @@ class Template:
             for column in columns
         )
         every = And(()) if not sides else Or(tuple(sides)) if len(sides) > 1 else sides[0]
-        return asked(self.name, every, (), values, one, one)
+        return unrecorded_shape(self.name, every, (), values, one, one)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
-"""Reads and keeps what past rewrites of a table have saved (I/O on the state store).
+"""Keeps what past rewrites of a table have saved by later queries, in the state store.
 
-Recorded queries are kept for a limited time. What they earned is added up before they go, and that
-sum stays: it does not depend on when, how often or by which process a table is looked at.
+Recorded queries are removed after a time. What rewrites saved by them is added up before that
+(`closed`), and the sum stays. It does not depend on when, how often or by which process a table is
+looked at.
+`advisor.measure.credit` does the measuring, `past_rewrites` finds the files before and after.
 """
 
 from __future__ import annotations

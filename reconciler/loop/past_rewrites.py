@@ -1,7 +1,7 @@
-"""Puts together what past rewrites replaced and wrote, from the ledger and the table as it is now.
+"""Finds the files that past rewrites replaced and wrote, and until when they were in the table.
 
-`advisor.measure.credit` measures by it what later queries did not read. Pure:
-`loop/credit_record` has read the ledger.
+What `loop/credit_record` read from the ledger comes in, with the table as it is now; out come
+`PastRewrite`s, by which `advisor.measure.credit` measures what later queries did not read. Pure.
 """
 
 from __future__ import annotations

@@ -50,11 +50,12 @@ def demands(
     *,
     keeps_up: bool = False,
 ) -> tuple[Shape, ...]:
-    """Return each shape with what is expected of it, equal literals merged.
+    """Return each shape with its expected executions, queries of equal literals merged.
 
     expected: float64[queries], executions over the horizon in the order of the shapes; None for
-    `chosen_forecast`. keeps_up: the table receives rows as time goes on, so that moving windows
-    count at the end of the log, at their own time of day, and not in the future.
+    `chosen_forecast`. keeps_up: whether the table is judged as if it received rows as time goes on.
+    Moving windows then count at the end of the log, at their own time of day, and not in the
+    future.
     """
     if workload.empty:
         return ()
@@ -86,7 +87,7 @@ def _demand(
     limit: int,
     keeps_up: bool,
 ) -> Shape:
-    """Return the demand of one shape, with at most `limit` queries, or the few that are needed."""
+    """Return one shape with its expected executions, with about `limit` queries at most."""
     shape = replace(shape, predicate=simplify(shape.predicate, schema))
     moving = shape.moves
     past = replace(shape, executions=np.where(moving, 0.0, executions))

@@ -1,4 +1,4 @@
-"""Queries without the columns that a catalog excludes: neither values nor conditions of them.
+"""Removes the conditions on columns that a catalog excludes from queries, with their literals.
 
 A condition on an excluded column becomes TRUE, which never claims that a query reads less than it
 does. Negations are moved onto the leaves first, because NOT TRUE would claim that it reads nothing.

@@ -262,10 +262,12 @@ def keeps_distance(
 ) -> bool:
     """Whether literals follow event time (docs/design/definitions.md#moving-literal).
 
-    values, event: float64[events] in one unit; width: of the range that the literal bounds, 0 for
-    an open one. They do if the median absolute deviation of their distance is at most 5 % of the
-    width or one unit (for a timestamp, whose unit is too fine, one second of clock skew), and the
-    least-squares slope of the literal over event time is 1 within 0.1.
+    values, event: float64[events] in one unit. width: of the range that the literal bounds, 0 for
+    an open range. Literals follow if both hold:
+
+    - The median absolute deviation of their distance is at most 5 % of the width, or at most one
+      day for dates and one second of clock skew for timestamps.
+    - The least-squares slope of the literal over event time is 1 within 0.1.
     """
     clock = np.floor(event) if whole_days else event
     distance = values - clock

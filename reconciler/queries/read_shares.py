@@ -1,6 +1,8 @@
-"""Which files queries read, and what share of each: by bounds, known row groups and sampled rows.
+"""Returns which files the queries of a shape read, and what share of each file.
 
-Evaluates blocks of queries against tiles of files, so that memory stays bounded.
+The share comes from the row groups of known footers and from sampled rows, else from the overlap
+with the file's bounds. Blocks of queries are evaluated against tiles of files, so that memory stays
+bounded.
 """
 
 from __future__ import annotations

@@ -204,9 +204,11 @@ class Throughput:
     """The machine's speed for work that is no rewrite, such as a writer's statement."""
 
     def plan_seconds(self, seconds: float, groups: int, by_spark: int = 0) -> float:
-        """Return the time of a plan whose actions take `seconds` in `groups` groups, with the start
-        of a JVM, and of Spark if the rows of some actions go through it; 0 for a plan that rewrites
-        nothing."""
+        """Return the wall-clock seconds of a plan: its actions, its groups and the start of a JVM.
+
+        seconds: of the actions; a plan of 0 seconds rewrites nothing and takes 0. by_spark: number
+        of actions whose rows go through Spark; the start of Spark counts once.
+        """
         if seconds <= 0.0:
             return 0.0
         spark = SPARK_SECONDS if by_spark else 0.0

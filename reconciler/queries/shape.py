@@ -207,7 +207,7 @@ def literal_array(values: Sequence[Literal]) -> SlotLiterals:
     return np.array(values, dtype=kind)
 
 
-def asked(
+def unrecorded_shape(
     shape_id: str,
     predicate: Predicate,
     column_sets: ColumnSets,

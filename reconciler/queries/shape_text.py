@@ -1,4 +1,4 @@
-"""How people see a shape: its condition as text, with literals only if the user asked for them."""
+"""Prints the condition of a shape as text, with literals only if the user asked for them."""
 
 from __future__ import annotations
 

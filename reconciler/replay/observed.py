@@ -130,7 +130,7 @@ def _written(view: TableView, rewrite: Rewrite, settings: Settings) -> WrittenRo
 def _one_file_each(made: WrittenRows) -> WrittenRows:
     """Return the output with as many files as there would be: one of a thin sample that represents
     several is so many, each with the bounds of all."""
-    copies = np.maximum(np.rint(made.stands_for), 1).astype(np.int64)
+    copies = np.maximum(np.rint(made.represents), 1).astype(np.int64)
     if (copies == 1).all():
         return made
     view, which = made.view, np.repeat(np.arange(len(copies)), copies)

@@ -1,5 +1,8 @@
-"""Keeps what the last import showed of a table's queries, so that an import can tell that decisions
-did not expect the next ones: such a table is decided on at once, not when its next look is due."""
+"""Keeps the mix of a table's queries as the last import found it.
+
+The next import compares its queries with that mix. If decisions did not expect these queries, the
+table is planned at once and not when its next look is due.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Keeps how the literals of recorded queries move, as an import found it, for the plans after it.
+"""Keeps how the literals of recorded queries move with time, for the plans after an import.
 
-An import looks only at the shapes that have other queries than the last time. A plan takes what is
-kept; it looks at a shape itself only if its queries have changed since, because some expired or an
-import died.
+An import detects it (`queries.moving_windows`) for the shapes that have other queries than at the
+last import. A plan reads what is kept. It detects the movement of a shape itself only if queries of
+the shape have changed since, because some expired or an import died.
 """
 
 from __future__ import annotations

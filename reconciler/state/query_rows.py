@@ -243,8 +243,9 @@ def positions(rows: pa.Table) -> Int64:
 
 
 def first_imports(rows: pa.Table) -> dict[tuple[str, str], tuple[Int64, Int64]]:
-    """Return, by table and source, the positions of stored queries, ascending, and when each was
-    imported: of a query that was stored twice, both, the older import first."""
+    """Return, by table and source, the positions of stored queries in ascending order, and the time
+    at which each was imported in epoch milliseconds. A query that was stored twice is there twice,
+    the older import first."""
     found: dict[tuple[str, str], list[tuple[Int64, Int64]]] = {}
     own, ends = flat(rows.column("position"))
     at = np.repeat(numbers(rows.column("imported_ms")), np.diff(ends))

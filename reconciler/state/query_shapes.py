@@ -1,7 +1,7 @@
-"""Reads rows of arrays as shapes: columns at a time, never query by query.
+"""Makes shapes of the rows of `query_rows`: column by column, never query by query.
 
-Each column is laid out in the order of the shapes and then dropped, so that a million queries take
-little more memory than their arrays.
+Rows of tables come in, the shapes of each table go out. Each column is copied in the order of the
+shapes and then dropped, so that a million queries take little more memory than their arrays.
 """
 
 from __future__ import annotations

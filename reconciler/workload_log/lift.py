@@ -1,11 +1,11 @@
 """Recognises queries of one template by their text, so that each template is parsed once.
 
 Literals after a comparison, in an IN list, after BETWEEN, LIKE, DATE, TIMESTAMP or UUID are
-replaced by sentinels, DECIMAL '1.5' as a number, X'0aff' as another of its kind. Comments are left
-out. All other text (LIMIT, intervals, types) remains part of the template. Lifting looks only at
-the text and may be wrong for unusual text: the reader checks that every sentinel is a literal in
-the parsed tree, and otherwise parses the original query. What is left out of it is not checked, so
-comments stay where quotes could be misread.
+replaced by sentinels: DECIMAL '1.5' by a number, X'0aff' by another binary literal. Comments are
+left out. All other text (LIMIT, intervals, types) remains part of the template. Lifting looks only
+at the text and may be wrong for unusual text: the reader checks that every sentinel is a literal in
+the parsed tree, and otherwise parses the original query. Comments that were left out are not
+checked, so they stay where quotes could be misread.
 Patterns take linear time: they are possessive where two parts could match the same characters.
 """
 

@@ -16,7 +16,7 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import OPENING, SKIPPING, total
 from reconciler.queries.predicate import Comparison, Ref
 from reconciler.queries.rewrite_cost import COMMIT_SECONDS, START_SECONDS, Throughput
-from reconciler.queries.shape import asked
+from reconciler.queries.shape import unrecorded_shape
 from reconciler.queries.table_view import row_group_count, table_view
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
@@ -181,7 +181,7 @@ def test_moving_windows_are_worse_off_by_what_they_will_read():
     """The recorded instances read less, but those to come read more."""
     sets, column = (((1,), 1.0),), Comparison(Ref(1), ">=", 0)
     literals, weight, executions = (np.zeros(2),), np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    fixed = asked("s", column, sets, literals, weight, executions)
+    fixed = unrecorded_shape("s", column, sets, literals, weight, executions)
     demand = replace(fixed, offsets=(np.array([np.nan, 7.0]),))
     now, after = np.array([10.0, 10.0]), np.array([1.0, 11.0])
     assert is_worse(demand, now, after)

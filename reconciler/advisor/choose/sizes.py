@@ -148,9 +148,11 @@ def _in_files(situation: Situation, simulated: Simulated, pool: Pool) -> Iterato
 
 
 def _in_ranges(situation: Situation, simulated: Simulated, pool: Pool) -> Simulated:
-    """Return a slice of a budget in a multiple of as many files as its key has ranges, so that
-    later slices can merge one range of all runs; as it is if queries would read more of files that
-    are much smaller than their target.
+    """Return the rewrite of a slice with its number of files rounded to a multiple of the ranges of
+    its key. A later slice can then merge the same range of every run.
+
+    The rewrite stays as it is if files had to become much smaller for that, and queries would read
+    more of them.
     """
     candidate, layout, _ = simulated
     lead, sliced = candidate.ordering.lead, situation.spent.sliced

@@ -1,8 +1,9 @@
-"""Decides which files to sketch: only those whose sample could change a decision
+"""Decides of which files rows are sampled: only where a sample could change a decision
 (docs/design/decisions.md#sketches-only-where-they-can-change-a-decision).
 
-Zone maps bound the saving first: no layout can save more of a file than what boundary queries read
-of it. A stratified sample is taken of the files whose bound exceeds their cost.
+Zone maps bound what a rewrite can save: of each file at most what queries with a condition read of
+it now. If that is less than the cost of rewriting the file, no sample is needed. Of the other
+files, some are chosen that are spread evenly over partitions and values.
 """
 
 from __future__ import annotations

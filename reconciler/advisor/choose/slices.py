@@ -1,14 +1,15 @@
-"""Cuts a set of files that no budget could ever admit into slices that the tightest one can
+"""Cuts files that are too many for any budget into slices that the tightest budget admits
 (docs/design/definitions.md#slices-of-a-budget).
 
-Each slice becomes an action with its own what-if. Slices are runs of files in the order of the
-column that already orders the table best, else in order of arrival: neighbours in that order share
-values, so that sorting a slice gives nearly what sorting everything would.
+Files of a partition come in, slices of them go out; each slice becomes an action with its own
+what-if. Slices follow the column that orders the table best now, else the order of arrival. Files
+that are neighbours in that order share values, so that sorting slices gives nearly what sorting all
+files would.
 
-Where every file holds all values of the key, each slice becomes a sorted run over its whole range,
-and a query reads all runs. Later plans merge the runs range by range, where that pays: their slices
-follow the key. So that a range ends at the end of a file in every run, each run is written in a
-multiple of as many files as there are ranges (docs/design/slices.md).
+If every file holds all values of the key, each slice becomes a sorted run over the whole range of
+the key, and a query reads all runs. Later plans merge the runs range by range where that pays:
+their slices follow the key. Each run has a multiple of as many files as there are ranges, so that
+every range ends at the end of a file in every run (docs/design/slices.md).
 """
 
 from __future__ import annotations
@@ -59,8 +60,12 @@ class Slicing:
 def slicings(
     situation: Situation, partitions: Iterable[Int64], asked: Sequence[int]
 ) -> list[list[Slicing]]:
-    """Return, for the files of each partition, the ways to cut them: in their natural order, and
-    along each of the asked columns of which a slice can be a range; one if all fit."""
+    """Return, for the files of each partition, the ways to cut them.
+
+    One way follows the order that the files have now. Another one follows each of the asked columns
+    (field ids of columns that queries filter on) of which a slice can be a range. If a budget
+    admits all files at once, the only way is one slice.
+    """
     table = situation.table
     every = np.arange(len(table), dtype=np.int64)
     whole = np.bincount(table.partition, _shares(situation, every))

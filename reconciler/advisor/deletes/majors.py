@@ -149,9 +149,12 @@ def _gain(situation: Situation, spared: Float64) -> Float64:
 
 
 def _spared(situation: Situation, beyond: Bool) -> Float64:
-    """Return what readers of each file save over the horizon, in bytes of reading, if its deletes
-    need not be applied, less what a conversion of equality deletes saves them already:
-    float64[files]. beyond: bool[files], where no budget can admit that conversion."""
+    """Return what readers save if the deletes of each file are applied: float64[files], bytes of
+    reading over the horizon.
+
+    What a conversion of equality deletes would save is left to the conversion, unless no budget can
+    admit it. beyond: bool[files], the files of which that holds.
+    """
     seconds = situation.expected.burden.seconds * situation.expected.burden.reads
     applied: Float64 = read_bytes_of(situation.settings, seconds)
     return applied - np.where(beyond, 0.0, _left_to_conversions(situation))

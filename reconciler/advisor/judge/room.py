@@ -1,11 +1,11 @@
-"""Bounds what may be spent on a table before it has paid for it (docs/design/no-harm.md).
+"""Bounds what rewrites of a table may lose if its queries change (docs/design/no-harm.md).
 
-A rewrite is a bet that the queries stay as they are. If they change, its cost is lost. Until the
-layout follows, other queries may also read more than of a table that nobody rewrote. The limit
-applies to the whole layout: every small rewrite adds to what those before it may lose. The sum must
-fit the room that the table has earned: a share of what doing nothing would have read, minus what
-rewrites have cost more than they saved. A part of it is held back to put files back in the order in
-which rows arrive.
+A rewrite is a bet that the queries stay as they are. If they change, its cost is lost; and until
+the layout follows, the new queries may read more than of a table that nobody rewrote (exposure).
+The limit applies to all rewrites of the table together. What they may lose must fit the room: a
+share of what queries would have read without any rewrite, minus what past rewrites have cost more
+than they saved. A part of the room is held back to pay for putting files back in the order in which
+rows arrive.
 """
 
 from __future__ import annotations
@@ -142,8 +142,11 @@ def _displaced(situation: Situation) -> Bool:
 
 
 def reserve_is_due(situation: Situation) -> bool:
-    """Whether what is lost already, with what the layout can still lose until it is put back,
-    exceeds the promise, while the expected queries lose or the last ones did."""
+    """Whether files have to be put back to the order of arrival now.
+
+    They have if two things hold. What is lost already and what the layout can still lose until it
+    is put back exceed the promised limit; and the expected queries lose, or the last ones did.
+    """
     if not _displaced(situation).any():
         return False
     possible = situation.settings.debt.outstanding + standing(situation)

@@ -1,6 +1,6 @@
-"""What the last queries lost, whatever is expected of the next (docs/design/no-harm.md, rule 2).
+"""Measures what the last queries lost against the untouched table (docs/design/no-harm.md, rule 2).
 
-A forecast may go on expecting queries that gain while others come that lose.
+No forecast is asked: it may go on expecting queries that gain while queries come that lose.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plans that were carried out: what they cost, what later queries did not read because of them."""
+"""Plans that were carried out: what each one cost and what later queries saved by it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What queries would read of a table that nobody had rewritten.
+"""Returns what queries would read of the table if nobody had rewritten it: the untouched table.
 
-Harm is measured against such a table. It consists of the files that a writer added and we did not
-touch, and of those that our rewrites replaced, of which the ledger keeps the bounds. Where it does
-not, the rest is estimated: what queries read of the files that we did not touch, they would read of
-the others as well, and less of columns in whose order rows arrive.
+Harm is measured against it (docs/design/no-harm.md). It has the files that writers added and that
+we did not rewrite, and the files that our rewrites replaced, whose bounds the ledger keeps. Where
+the ledger does not have all of these, the reading is estimated: of the missing files, queries read
+the same share as of the files that we did not rewrite, and less if they filter on a column in whose
+order rows arrive.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import BY_ARRIVAL
 from reconciler.queries.predicate import And, Comparison, Ref, fields_of
 from reconciler.queries.read_cost import ShapeReading, read_shape
-from reconciler.queries.shape import Shape, asked
+from reconciler.queries.shape import Shape, unrecorded_shape
 from reconciler.queries.table_view import TableView, projected_bytes, table_view
 from reconciler.table.filetable import Array, Bool, FileTable, Float64, Int64
 from reconciler.table.joined import joined_files
@@ -210,10 +211,10 @@ def _estimated(
 ) -> Float64:
     """Return the cost of each query of the untouched table where the ledger does not show it.
 
-    Had the files that we wrote been left in the order of arrival, a query of a natural column would
-    read the rows that it wants of them, and a file at the end of its range. Any other query would
-    read as much of them as it does of the rest; without a rest, the present reading is all that is
-    known.
+    The files that we wrote are taken to be in the order of arrival still. A query on a column in
+    that order (ordered) would read its rows of them, and one file more at the end of its range. Any
+    other query would read the same share of them as of the files that we did not write. If there
+    are none of these, the present reading is all that is known.
     """
     if rest is None:
         return reading.cost
@@ -273,7 +274,7 @@ def _ranges(view: TableView, demands: Sequence[Shape], column: int) -> Shape:
     last: Int64 = np.clip(np.floor(place + reach), 0, len(values) - 1).astype(np.int64)
     common = max(demands, key=lambda demand: float(demand.executions.sum()))
     sets = tuple((tuple(sorted({*own, column})), share) for own, share in common.column_sets)
-    return asked(
+    return unrecorded_shape(
         shape_id=f"range of {column}",
         predicate=And((Comparison(Ref(column), ">=", 0), Comparison(Ref(column), "<", 1))),
         column_sets=sets,

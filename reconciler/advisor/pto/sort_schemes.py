@@ -57,11 +57,12 @@ def _normal(values: Float64) -> Float64:
 
 
 def orderings(usage: Usage, pool: Pool, found: Sequence[Sequence[int]]) -> tuple[Ordering, ...]:
-    """Return the paper's schemes as a sort and as a Hilbert curve on ranks, and beside them each
-    single column, and of the most frequent ones each ordered pair and each curve over two to four,
-    which cost little to simulate.
+    """Return the candidate orderings, the paper's first.
 
-    The columns of a sort are in order of frequency: the first one prunes most.
+    Each of the paper's schemes is a sort and a Hilbert curve on ranks. The columns of a sort are in
+    order of frequency, because the first one prunes most. Beside them are orderings that cost
+    little to simulate: a sort by each column, and for the most frequent columns a sort by each
+    ordered pair and a curve over each two to four.
     """
     rank = {column: place for place, column in enumerate(shortlisted(usage, pool))}
     made: dict[Ordering, None] = {}

@@ -124,7 +124,7 @@ class Slices:
     """Sampled rows in each slice."""
     records: Float64
     """Rows of the table in each slice, of all files that it represents."""
-    stands_for: Float64
+    represents: Float64
     """Real files or row groups that each slice represents: more than one in a thin sample."""
 
     @property
@@ -134,7 +134,7 @@ class Slices:
     @property
     def each(self) -> Float64:
         """Return the table's rows of one real file or row group."""
-        return self.records / self.stands_for
+        return self.records / self.represents
 
     def reduced(
         self,
@@ -185,7 +185,7 @@ def cut(rows: Arrangement, sizes: Sequence[Sizes], per_row: Sequence[float]) -> 
         files.append(one)
         groups.append(inner)
         owners.append(owner + before)
-        smallest.append(float(np.percentile(inner.rows / inner.stands_for, 10)))
+        smallest.append(float(np.percentile(inner.rows / inner.represents, 10)))
         before += len(one.starts)
     return Pieces(_joined(files), _joined(groups), np.concatenate(owners), np.array(smallest))
 
@@ -193,7 +193,7 @@ def cut(rows: Arrangement, sizes: Sequence[Sizes], per_row: Sequence[float]) -> 
 def _joined(parts: Sequence[Slices]) -> Slices:
     if len(parts) == 1:
         return parts[0]
-    names = ("size", "starts", "rows", "records", "stands_for")
+    names = ("size", "starts", "rows", "records", "represents")
     return Slices(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
@@ -207,7 +207,7 @@ def _cut_one(
     real = output_files(weight * per_row, size.target_bytes).astype(np.float64)
     files, _ = _sliced(rows, rows.starts, ends, real, number)
     inner = row_groups_of(files.each * per_row, size.row_group_bytes)
-    groups, owner = _sliced(rows, files.starts, files.ends, inner * files.stands_for, number)
+    groups, owner = _sliced(rows, files.starts, files.ends, inner * files.represents, number)
     return files, groups, owner
 
 
@@ -235,8 +235,8 @@ def _cut_at_leaves(
     span, owner = _row_group_spans(
         files, first[unit_of], end[unit_of], (starts, ends, held), size.row_group_bytes / per_row
     )
-    each = (rows.cumulative[span[:, 1]] - rows.cumulative[span[:, 0]]) / files.stands_for[owner]
-    inner = row_groups_of(each * per_row, size.row_group_bytes) * files.stands_for[owner]
+    each = (rows.cumulative[span[:, 1]] - rows.cumulative[span[:, 0]]) / files.represents[owner]
+    inner = row_groups_of(each * per_row, size.row_group_bytes) * files.represents[owner]
     groups, of = _sliced(rows, span[:, 0], span[:, 1], inner, number)
     return files, groups, owner[of]
 

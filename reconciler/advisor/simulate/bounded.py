@@ -1,8 +1,10 @@
 """Simulates a rewrite from the bounds of its files alone, for files of which no row was sampled.
 
-A value of rank r is at least the r-th smallest if all rows are at their file's lower bound, and at
-most the r-th smallest if all are at the upper bound; NULLs are sorted before all values, NaN after
-them. Other columns keep the group's bounds. So the reading that is found is an upper bound.
+In come the bounds of the group's files, out come bounds of the files that they would become. The
+r-th smallest value is at least what it would be if all rows were at their file's lower bound, and
+at most what it would be if all were at the upper bound. NULL is sorted before all values, NaN after
+them. Columns that are not sorted by keep the group's bounds. Real files are never wider, so the
+reading that is found is an upper bound.
 """
 
 from __future__ import annotations

@@ -190,8 +190,9 @@ class _Order:
         return max(total / self.rows.pool.stored.columns[field].run / float(domain[0]), 1.0)
 
     def _reach(self, field: int) -> Float64 | None:
-        """Return the width of the range of whole numbers that each row group may hold, from the
-        bounds of its files, and of sampled columns from its rows if these are fewer."""
+        """Return how many whole numbers the range of each row group has, float64[row groups]; None
+        for a column of other values. The range is that of the bounds of its files, or for a sampled
+        column that of its rows if it is smaller."""
         pool, starts = self.rows.pool, self.groups.starts
         spans = pool.stored.spans.get(field)
         if spans is None or not spans.discrete:

@@ -156,14 +156,14 @@ def simulate_sizes(
     zones = {field: zone_maps(rows, made, field, widening) for field in fields}
     out = [np.zeros((len(sizes), len(demands))) for _ in range(6)]
     rows_read = np.zeros(len(sizes))
-    groups_of = np.bincount(made.owner, made.groups.stands_for) / made.files.stands_for
+    groups_of = np.bincount(made.owner, made.groups.represents) / made.files.represents
     for column, demand in enumerate(demands):
         in_files = {field: zone[0] for field, zone in zones.items() if field not in unbounded}
         of_files = _expected(sized, demand, made.files, in_files)
         of_groups = _expected(sized, demand, made.groups, {f: z[1] for f, z in zones.items()})
         stored = _projected(sized, demand, made.groups) * made.groups.records
         rows_read += np.bincount(made.groups.size, of_groups[1] * made.groups.records, len(sizes))
-        files, groups = of_files * made.files.stands_for, of_groups * made.groups.stands_for
+        files, groups = of_files * made.files.represents, of_groups * made.groups.represents
         window, read, inner = (
             np.bincount(made.groups.size, weights, len(sizes))
             for weights in (of_groups[0] * stored, of_groups[1] * stored, groups[1])
@@ -186,7 +186,7 @@ def simulate_sizes(
 
 
 def _counted(slices: Slices, sizes: int) -> Float64:
-    return np.bincount(slices.size, slices.stands_for, sizes).astype(np.float64)
+    return np.bincount(slices.size, slices.represents, sizes).astype(np.float64)
 
 
 def _expected(

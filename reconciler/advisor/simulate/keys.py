@@ -1,7 +1,8 @@
-"""How many rows of the table have the same sort key: they follow each other, in runs.
+"""Estimates how many rows of the table have the same sort key; sorted, they follow each other.
 
-The table has more rows of a key than a sample of it, so that a sample in the table's order shows
-shorter runs of all columns of the key but the first. Their length follows from the number of keys.
+A sample has fewer rows of each key than the table. Sorted by the key, it therefore shows shorter
+runs than the table has, in all columns of the key but the first. The length of the table's runs
+follows from the number of keys, which is estimated from how often keys were sampled.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ def rows_of_keys(
     starts: Int64 = EVERY_ROW,
     spec: PartitionSpec | None = None,
 ) -> Float64:
-    """Return how many rows of the table have the same key, in one partition of `spec`, averaged
-    over the rows of each slice on the scale of bits; 1 if a column was not sampled. These rows stay
-    in order of arrival. starts: first rows of the slices in `order`, one of all rows if they are
-    not given. float64[slices].
+    """Return how many rows of the table have one key, in one partition of `spec`: float64[slices],
+    the geometric mean over the rows of each slice; 1 if a column of the key was not sampled.
 
-    Slices differ where a key is far more frequent than others, as NULL may be. A slice whose keys
-    were mostly seen once only shows that they have few rows.
+    Rows with one key stay in the order of arrival. starts: first rows of the slices in `order`; all
+    rows are one slice if it is not given. Slices differ where a key is far more frequent than
+    others, as NULL may be. A slice whose keys were mostly seen once only shows that they have few
+    rows.
     """
     if any(column.field_id not in pool.columns for column in key):
         return np.ones(len(starts))

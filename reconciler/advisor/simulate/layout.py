@@ -90,7 +90,7 @@ class WrittenRows:
     """Its files and row groups."""
     sample: RowSample | None
     """The sampled rows, sorted by file; None if there are none."""
-    stands_for: Float64
+    represents: Float64
     """float64[files], real files that each one represents: more than one in a thin sample."""
 
 

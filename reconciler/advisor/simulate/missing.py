@@ -1,8 +1,10 @@
 """Estimates which of NULL, value and NaN the files and row groups of a rewrite may hold.
 
-For the what-if (docs/design/definitions.md#what-if). The sampled rows of a slice show what it
-holds; if they are too few, the counts of the files that the rows come from decide. A rewrite writes
-exact counts, so a class that no input holds is in no output either.
+For the what-if (docs/design/definitions.md#what-if). In come sampled rows with their classes (NULL,
+value, NaN) and slices of them; out comes the number of rows of each class in each slice. The
+sampled rows of a slice show what it holds. If they are too few, the counts of the files that the
+rows come from decide. A rewrite writes exact counts, so a class that no input holds is in no output
+either.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""What an order of rows does to the columns that it does not sort by.
+"""Measures what an order of rows does to the size of the columns that it does not sort by.
 
 Rows that arrive together are alike: the items of one order share its customer, its store and its
-day, and their values are stored as runs. A sort by another column scatters them, a sort that keeps
-them together does not. How much each column then takes is measured: blocks of neighbouring rows are
-arranged and encoded. The table has more rows of a key than blocks have, so that columns of the key
-after the first come in longer runs there: values of the blocks are repeated so often.
+day, and their values are stored as runs. A sort by another column scatters such rows; a sort that
+keeps them together does not. Blocks of neighbouring rows, which were read from the table, are
+arranged in the new order and encoded, which shows the bytes of each column.
+
+The table has more rows of one key than the blocks have. Columns of the key after the first come in
+longer runs there, so rows of the blocks are repeated until their runs are as long.
 """
 
 from __future__ import annotations
@@ -224,9 +226,11 @@ def _drops(pool: Pool, blocks: PooledBlocks, field: int, order: Int64) -> bool:
 
 
 def _repeated(keys: Sequence[Int64], together: float, run: float) -> Int64:
-    """Return rows in the order of the keys, about as many as there are, each repeated so that runs
-    of the last key are as long as in the table. together: rows of the table with the same keys but
-    the last."""
+    """Return about as many rows as there are, in the order of the keys, some of them several times,
+    so that runs of the last key are as long as in the table.
+
+    together: rows of the table that agree in all keys but the last. run: rows that agree in all.
+    """
     rows = len(keys[0])
     by_others = np.lexsort(tuple(reversed(keys[:-1])))
     chunk = np.empty(rows, dtype=np.int64)

@@ -51,7 +51,7 @@ def sampled_rows(pool: Pool, layout: Layout) -> WrittenRows:
     files = settled.made.files
     owner = np.repeat(np.arange(len(files.starts), dtype=np.int64), files.rows)
     sample = replace(pool.as_sample(), file=np.zeros(len(pool), dtype=np.int64)).take(rows.order)
-    return WrittenRows(_view(rows, layout, settled), replace(sample, file=owner), files.stands_for)
+    return WrittenRows(_view(rows, layout, settled), replace(sample, file=owner), files.represents)
 
 
 def stored_bytes(pool: Pool, layout: Layout) -> StoredBytes:
@@ -109,7 +109,7 @@ class _Settled:
 
     @property
     def files(self) -> int:
-        return round(float(self.made.files.stands_for.sum()))
+        return round(float(self.made.files.represents.sum()))
 
 
 def _cut(rows: Arrangement, layout: Layout, share: float) -> tuple[float, Pieces]:
@@ -150,12 +150,12 @@ def _view(rows: Arrangement, layout: Layout, settled: _Settled) -> TableView:
         _tabled(rows, layout, slices, per_row, sizes, {f: zone[at] for f, zone in zones.items()})
         for at, (slices, sizes) in enumerate(((made.files, of_files), (made.groups, settled.sizes)))
     )
-    shown = np.bincount(made.owner, weights=made.groups.stands_for, minlength=len(files))
+    shown = np.bincount(made.owner, weights=made.groups.represents, minlength=len(files))
     return TableView(
         as_in_manifest(files, layout.unbounded),
         groups,
         made.owner,
-        footer_bytes=rows.pool.stored.footer.of(shown / made.files.stands_for),
+        footer_bytes=rows.pool.stored.footer.of(shown / made.files.represents),
         row_group_bytes=layout.row_group_bytes,
         open_bytes=layout.open_bytes,
     )

@@ -86,7 +86,7 @@ def _bounds(
     if widening and direction:
         low, high = _to_neighbours(rows, field, slices, low, high, descending=direction == "desc")
     elif widening:
-        each = np.maximum(slices.rows / slices.stands_for - 1.0, 1.0)
+        each = np.maximum(slices.rows / slices.represents - 1.0, 1.0)
         wide = np.rint(widening * np.maximum(high - low, 0) / each).astype(np.int64)
         low, high = np.maximum(low - wide, 0), np.minimum(high + wide, top)
         if leaves is not None:

@@ -12,7 +12,7 @@ import numpy as np
 from reconciler.advisor.simulate.missing import NAN, NULL, VALUE
 from reconciler.queries.predicate import And, Comparison, In, IsNull, Or, Ref, StartsWith
 from reconciler.queries.pruning import may_match
-from reconciler.queries.shape import Shape, asked
+from reconciler.queries.shape import Shape, unrecorded_shape
 from reconciler.table.filetable import ColumnBounds
 from reconciler.table.values import Kind
 
@@ -79,7 +79,7 @@ def read_share(
 
 
 def demand_of(predicate: Any, literals: tuple[Any, ...], executions: np.ndarray) -> Shape:
-    return asked("s", predicate, (), literals, executions, executions)
+    return unrecorded_shape("s", predicate, (), literals, executions, executions)
 
 
 def random_world(seed: int, rows: int = 400) -> tuple[Any, ...]:
