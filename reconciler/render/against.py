@@ -32,10 +32,12 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """The plans of the base by table name, and the tables that its documents could not plan."""
+    """The plans of the base that a pull request is compared with."""
 
     plans: Mapping[str, Document]
+    """The plans by table name."""
     failed: frozenset[str]
+    """Names of the tables that the base's documents could not plan."""
     gone: tuple[tuple[str, int], ...] = ()
     """Tables that only the base plans work for, with the bytes that it would rewrite; largest
     first."""

@@ -43,11 +43,14 @@ class WindowRead:
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """Data files of the table: before, as predicted for a plan that was carried out, and now."""
+    """Numbers of data files of the table."""
 
     before: int
+    """Before the plan."""
     predicted: int | None
+    """As the plan predicted; None if it was not carried out."""
     actual: int
+    """Now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,13 +45,16 @@ MAX_COLUMNS = 14
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSummary:
-    """Queries imported for a table, and per filtered column the share of them that filter on it.
-    per_day: their mean rate, None without queries."""
+    """The queries that were imported for a table."""
 
     queries: float = 0.0
+    """Number of executions."""
     until: str = ""
+    """Time of the last query; "" without queries."""
     columns: tuple[tuple[str, float], ...] = field(default=())
+    """(column, share of the executions that filter on it)."""
     per_day: float | None = None
+    """Mean number of executions per day; None without queries."""
 
 
 @dataclass(frozen=True, slots=True)

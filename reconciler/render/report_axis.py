@@ -17,13 +17,12 @@ from reconciler.table.values import Kind, show
 
 @dataclass(frozen=True)
 class Axis:
-    """Positions in [0, 1] of a column's values: linear for numbers, by rank for bytes.
-
-    marks: the distinct bounds, ascending; for numbers only the first and the last are used.
-    """
+    """Positions in [0, 1] of a column's values: linear for numbers, by rank for bytes."""
 
     kind: Kind
+    """How the values are represented."""
     marks: np.ndarray[Any, Any]
+    """The distinct bounds, ascending; for numbers only the first and the last are used."""
 
     @staticmethod
     def over(columns: Sequence[ColumnBounds]) -> Axis:

@@ -19,10 +19,12 @@ from reconciler.table.filetable import Float64, Int64
 
 @dataclass(frozen=True)
 class Spans:
-    """Closed intervals on a key's axis. low, high: float64[n], shares of the key's range."""
+    """Closed intervals on a key's axis."""
 
     low: Float64
+    """float64[n]: lower ends, as shares of the key's range."""
     high: Float64
+    """float64[n]: upper ends, likewise."""
 
     def __len__(self) -> int:
         return len(self.low)
@@ -54,30 +56,38 @@ class KeyFiles:
 
 @dataclass(frozen=True)
 class FileSizes:
-    """Bytes of the live data files; before: None if nothing was rewritten yet."""
+    """Sizes of the live data files, in bytes."""
 
     after: Int64
+    """int64[files]: of the present files."""
     before: Int64 | None
+    """int64[files]: before the first rewrite; None if nothing was rewritten yet."""
     target: int
+    """The target size."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeBytes:
-    """One query shape: planned bytes of its recorded executions, per layout."""
+    """Planned bytes of the recorded executions of one shape."""
 
     text: str
+    """The condition of the shape."""
     executions: float
+    """Number of recorded executions."""
     before: float
+    """Bytes on the earlier layout."""
     after: float
+    """Bytes on the later layout."""
 
 
 @dataclass(frozen=True)
 class QueryBytes:
-    """Shapes with what they read; label: how "after" was determined ("predicted", "same queries
-    by the new files' bounds")."""
+    """What the shapes read before and after."""
 
     shapes: tuple[ShapeBytes, ...]
+    """The shapes."""
     label: str
+    """How `ShapeBytes.after` is known: "predicted" or "same queries by the new files' bounds"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +111,13 @@ class Investment:
 
 @dataclass(frozen=True)
 class Payoff:
-    """investments in order of time; until_ms: of the last query by which savings were measured,
-    the end of the last rewrite without any."""
+    """What rewrites cost and what they saved over time."""
 
     investments: tuple[Investment, ...]
+    """The rewrites in order of time."""
     until_ms: int
+    """Time of the last query by which savings were measured, in epoch milliseconds; the end of the
+    last rewrite if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,16 +164,17 @@ class JudgedRewrite:
 
 @dataclass(frozen=True)
 class CutCurve:
-    """net: float64[files], cumulative net saving of the files that save anything, best first.
-
-    chosen: length of the prefix with the greatest net saving (WAIR, Algorithm 2). files: number of
-    files of the table. candidates: the decision on each, judged by its own what-if.
-    """
+    """How many files are worth rewriting (WAIR, Algorithm 2)."""
 
     net: Float64
+    """float64[files]: cumulative net saving of the files that save anything, best first, in bytes
+    of reading."""
     chosen: int
+    """Number of files in the prefix with the greatest net saving."""
     files: int
+    """Number of data files of the table."""
     candidates: tuple[JudgedRewrite, ...]
+    """The decision on each candidate, judged by its own what-if."""
 
 
 @dataclass(frozen=True)

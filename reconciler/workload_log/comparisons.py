@@ -33,14 +33,14 @@ from reconciler.workload_log.constants import (
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """unit: "" for the column itself, else the unit that its time is truncated to.
-
-    year: the function returns the year's number instead of a time.
-    """
+    """The column side of a comparison."""
 
     field: Field
+    """The column."""
     unit: str = ""
+    """Unit that the column's time is truncated to; "" for the column itself."""
     year: bool = False
+    """Whether the function returns the number of the year instead of a time."""
 
 
 def compare_value(field: Field, op: str, value: Any, binding: Binding) -> Tree:

@@ -34,10 +34,12 @@ class NotConstant(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SqlInterval:
-    """A SQL interval: calendar months, and exact microseconds separately."""
+    """A SQL interval."""
 
     months: int
+    """Calendar months."""
     micros: int
+    """Exact microseconds, apart from the months."""
 
 
 class _Unbound:
@@ -51,14 +53,13 @@ UNBOUND = _Unbound()
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """value: None (NULL), bool, int, Decimal, float, str, bytes, date, time, datetime, UUID,
-    SqlInterval, UNBOUND.
-
-    A datetime without tzinfo is a TIMESTAMP without zone. relative: it depends on event time.
-    """
+    """The value of a constant expression."""
 
     value: Any
+    """None (NULL), bool, int, Decimal, float, str, bytes, date, time, datetime, UUID, SqlInterval
+    or UNBOUND. A datetime without tzinfo is a TIMESTAMP without zone."""
     relative: bool = False
+    """Whether the value depends on the time of the query."""
 
 
 NULL = Const(None)
@@ -66,15 +67,16 @@ NULL = Const(None)
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The values that differ between two queries of one template.
-
-    literals: values of the lifted literals, by their sentinel text. dialect: sqlglot's name.
-    """
+    """The values that differ between two queries of one template."""
 
     event_ms: int
+    """Time of the query in epoch milliseconds."""
     zone: dt.tzinfo
+    """Time zone of its session."""
     dialect: str
+    """sqlglot's name of the dialect."""
     literals: dict[str, Const]
+    """Values of the lifted literals, by their sentinel text."""
 
     @property
     def now(self) -> dt.datetime:

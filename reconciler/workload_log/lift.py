@@ -58,10 +58,12 @@ lines at which a comment ends in some dialects only."""
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """template: the text with sentinels; literals: their values by sentinel."""
+    """A query whose literals were taken out of its text."""
 
     template: str
+    """The text with sentinels in place of literals."""
     literals: dict[str, Const]
+    """Values of the literals, by sentinel."""
 
 
 def lift(sql: str) -> Lifted:

@@ -19,12 +19,16 @@ MARKS = 512
 
 @dataclass
 class Stream:
-    """id: the fragments' source. lines: read so far. marks: hash of all lines up to a line."""
+    """A log as it was read so far."""
 
     id: str
+    """The source of the fragments that were read from it."""
     lines: int = 0
+    """Number of lines read so far."""
     stride: int = 1
+    """Lines between two marks."""
     marks: dict[int, str] = field(default_factory=dict)
+    """By number of lines, the hash of all lines up to there."""
 
     def advance(self, digest: str) -> None:
         """Record one more line; digest: of all lines up to it."""
@@ -44,14 +48,15 @@ class Stream:
 
 @dataclass(frozen=True)
 class StartOfReading:
-    """Where reading starts: after `lines` lines.
-
-    stream: the one to continue, None for a fork of `parent` (or for a new log).
-    """
+    """Where the reading of a log starts."""
 
     lines: int
+    """Number of lines that were read before."""
     stream: Stream | None
+    """The stream to continue; None for a new log, or for one that differs from `parent` after these
+    lines."""
     parent: str
+    """Id of the stream that the log shares its first lines with; "" for a new log."""
 
 
 def key_of(first_line: bytes, form: str = "") -> str:

@@ -75,12 +75,14 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """alone: whether the SELECT reads this table only; zoned: whether the session's time zone is
-    known; collates: whether texts may be compared without case."""
+    """What decides which conditions may be put into a WHERE."""
 
     alone: bool
+    """Whether the SELECT reads this table only."""
     zoned: bool
+    """Whether the session's time zone is known."""
     collates: bool
+    """Whether texts may be compared without case."""
 
 
 @dataclass(frozen=True)

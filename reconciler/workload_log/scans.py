@@ -66,17 +66,28 @@ def scans_of(query: exp.Expr, tables: dict[str, KnownTable]) -> list[Scan]:
 
 @dataclass(frozen=True)
 class _Cte:
+    """A common table expression that may be read."""
+
     node: exp.CTE
+    """Its node."""
     env: dict[str, _Cte]
+    """The expressions that it may read, by name."""
     recursive: bool
+    """Whether it may read itself."""
 
 
 @dataclass
 class _Walk:
+    """The walk through a query that finds its scans."""
+
     tables: dict[str, KnownTable]
+    """The known tables, by the name that the query's nodes have."""
     scans: list[Scan] = field(default_factory=list)
+    """The scans found so far."""
     open_ctes: list[exp.CTE] = field(default_factory=list)
+    """The common table expressions that are being visited."""
     queries: int = 0
+    """Number of SELECTs visited so far."""
 
     def query(
         self,

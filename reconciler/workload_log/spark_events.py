@@ -109,8 +109,11 @@ class SparkEventImport:
     """Imports event logs against one catalog."""
 
     tables: TableSchemas
+    """The tables of the catalog."""
     sink: FragmentSink
+    """Keeps the fragments."""
     zone: dt.tzinfo = dt.UTC
+    """Time zone of times without one."""
 
     def run(self, path: Log) -> Tally:
         """Import the executions of one application that ended since the last import."""

@@ -83,18 +83,20 @@ class TableRead:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The query reads no known table; the reason is shown and counted."""
+    """A query that reads no known table."""
 
     reason: str
+    """Why it is not counted, as imports show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The meaning of unqualified names and of times without a zone. levels: catalog and schema
-    names."""
+    """What unqualified names and times without a zone mean in a query."""
 
     levels: tuple[str, ...] = ()
+    """Catalog and schema of unqualified names."""
     zone: dt.tzinfo = dt.UTC
+    """Time zone of times without a zone."""
 
 
 def _named_in_conditions(query: exp.Expr) -> tuple[str, ...]:
