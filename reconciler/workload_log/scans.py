@@ -69,7 +69,6 @@ class _Cte:
     """A common table expression that may be read."""
 
     node: exp.CTE
-    """Its node."""
     env: dict[str, _Cte]
     """The expressions that it may read, by name."""
     recursive: bool
@@ -81,9 +80,7 @@ class _Walk:
     """The walk through a query that finds its scans."""
 
     tables: dict[str, KnownTable]
-    """The known tables, by the name that the query's nodes have."""
     scans: list[Scan] = field(default_factory=list)
-    """The scans found so far."""
     open_ctes: list[exp.CTE] = field(default_factory=list)
     """The common table expressions that are being visited."""
     queries: int = 0

@@ -60,7 +60,6 @@ MAX_TEMPLATE_TEXT = 2 << 20
 """Templates remembered, and characters of them together: a parsed tree takes a hundred times its
 text."""
 
-
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # unparsable text is counted, not logged
 
 _OWN = re.compile(r"(?:/\*|--)\s*layoutctl|layout\.attempt-id", re.IGNORECASE)

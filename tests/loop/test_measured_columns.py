@@ -36,7 +36,7 @@ def _measured(
     query = replace(range_query(1, 2, 0, 10, event_ms=DAY), projection=(2, 7, 99))
     after = SimpleNamespace(
         observation=lineitem(4, 1),
-        evidence=SimpleNamespace(workload=workload_of_fragments([query])),
+        queries=SimpleNamespace(workload=workload_of_fragments([query])),
         target=SimpleNamespace(catalog=None, identifier=("s", "t")),
     )
     notes = _Notes()

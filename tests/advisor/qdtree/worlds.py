@@ -32,7 +32,7 @@ def pool_of(
         of = np.where(null, NULL, np.where(nan, NAN, VALUE))
         places = np.where(nan, len(distinct), np.where(null, -1, ranks))
         made[field] = SimpleNamespace(
-            kind=KINDS[values.dtype.kind], ranks=ranks, distinct=distinct, places=places,
+            kind=KINDS[values.dtype.kind], ranks=ranks, distinct=distinct, sort_ranks=places,
             missing=SimpleNamespace(of=of),
         )  # fmt: skip
     return SimpleNamespace(columns=made, weight=weight)
