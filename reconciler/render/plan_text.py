@@ -247,12 +247,10 @@ def _shape_row(shape: Mapping[str, Any], verbose: bool, width: int, table: Files
 
 @dataclass(frozen=True, slots=True)
 class FilesOf:
-    """Numbers of data files; None where unknown."""
+    """Data files of the table, now and after the plan; None where unknown."""
 
     now: int | None
-    """Before the plan."""
     after: int | None
-    """After the plan."""
 
 
 def files_of(evidence: Mapping[str, Any]) -> FilesOf:
