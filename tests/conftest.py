@@ -17,19 +17,26 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog import bounds
 from tests.examples import load_profile
 from tests.flink.job import missing_jars
+from tests.known_metadata import compute_metadata_once
 from tests.postgres import POSTGRES_JDBC
 from tests.rest_server import RestServer
 from tests.s3_store import S3Store, rest_server_on
 
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
+    "-Djdk.lang.Process.launchMechanism=VFORK"
+)
 """Options of every JVM below the tests. Most run each query once, so the optimising compiler costs
 a third of their CPU time and saves nothing. Without it the JVM reserves 48 MB for compiled code, a
 fifth of what it does otherwise: what hundreds of tests compile is more, and is dropped and compiled
-again."""
+again. For each local file that it writes Hadoop starts `chmod`, which Java starts through a program
+of its own, unless told so."""
 
 load_profile()
 if "PYTEST_VERSION" in os.environ:  # a bench that imports this module measures what users run
     os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT_LIVED)
+
+compute_metadata_once()
 
 pytest_plugins = ["tests.cluster.fixtures", "tests.said"]
 

@@ -2,6 +2,10 @@
 
 The drivers are stand-ins that work until they are stopped. The tests are about what the operator
 does about objects, rights, quotas and catalogs. Real drivers run in test_installed.
+
+What is marked `soak` has a shorter form elsewhere: a new token in test_process, a claim of another
+namespace in the case of another owner here, a renamed table in test_policy, a plan that no longer
+stands in test_live, and a catalog that goes down in test_live and test_layout.
 """
 
 from __future__ import annotations
@@ -290,6 +294,7 @@ def test_rights_that_are_revoked_stop_it_and_their_return_starts_it(
     on.job_runs(seconds=180)
 
 
+@pytest.mark.soak
 def test_a_token_that_expired_is_read_again(
     stage: Callable[..., Stage], kubelet: Cluster, kubectl: Kubectl, namespace: str
 ) -> None:
@@ -351,6 +356,7 @@ def test_a_table_of_another_owner_is_left_alone_until_it_is_taken_over(
     assert owner == f"{on.scene.namespace}/warehouse/{catalog['metadata']['uid']}"
 
 
+@pytest.mark.soak
 def test_of_two_namespaces_one_has_the_table(
     stage: Callable[..., Stage], kubelet: Cluster, namespace: str
 ) -> None:
@@ -383,6 +389,7 @@ def test_of_two_namespaces_one_has_the_table(
         kubelet.kubectl("delete", "namespace", other, "--wait=false")
 
 
+@pytest.mark.soak
 def test_a_table_that_is_renamed_retires_and_state_tables_are_skipped(
     stage: Callable[..., Stage],
 ) -> None:
@@ -409,6 +416,7 @@ def test_a_table_that_is_renamed_retires_and_state_tables_are_skipped(
     eventually(lambda: tables() == ["invoices"], 300, "the old name retires")
 
 
+@pytest.mark.soak
 def test_an_approved_plan_that_no_longer_stands_is_reported_with_the_difference(
     stage: Callable[..., Stage],
 ) -> None:

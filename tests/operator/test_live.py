@@ -185,9 +185,15 @@ def test_a_plan_that_no_longer_stands_is_reported_with_the_difference(
     cluster.apply(approval={"mode": "Manual", "approvedPlans": [plan]})
     cluster.turn(2)
     approved = cluster.condition(TABLE_LAYOUT, "Approved")
-    assert approved["reason"] == "PlanChanged"
-    assert plan in approved["message"] and "lost" in approved["message"]
+    standing = cluster.layout()["status"]["plan"]["id"]
+    assert approved["reason"] == "PlanChanged" and standing != plan
+    assert approved["message"].startswith(f"{plan} ") and standing in approved["message"]
+    assert "lost" in approved["message"]
     assert not cluster.server.all(JOB)
+    cluster.apply(approval={"mode": "Manual", "approvedPlans": [plan, standing]})
+    cluster.turn(2)
+    (job,) = cluster.server.all(JOB)
+    assert run_of(job).plan_id == standing
 
 
 def _commit_to_branch(table: Any, plan: dict[str, Any]) -> None:
@@ -362,15 +368,20 @@ def test_a_catalog_that_goes_away_leaves_unknown_and_comes_back(lake: Any, tmp_p
     cluster.apply()
     cluster.turn(3)
     database = tmp_path / "lake.db"
+    plan = cluster.layout()["status"]["plan"]["id"]
     database.rename(tmp_path / "away.db")
+    cluster.apply(approval={"mode": "Manual", "approvedPlans": [plan]})
     cluster.turn(2)
-    assert cluster.condition(CATALOG, "Ready")["status"] == "False"
-    assert cluster.condition(POLICY, "Ready")["status"] == "False"
+    for kind in (CATALOG, POLICY, TABLE_LAYOUT):
+        assert cluster.condition(kind, "Ready")["status"] == "False"
     assert cluster.condition(TABLE_LAYOUT, "Converged")["status"] != "True"
+    assert cluster.layout()["status"]["plan"]["id"] == plan and not cluster.server.all(JOB)
     (tmp_path / "away.db").rename(database)
     cluster.turn(3)
-    assert cluster.condition(CATALOG, "Ready")["status"] == "True"
-    assert cluster.condition(TABLE_LAYOUT, "Converged")["reason"] == "AwaitingApproval"
+    assert cluster.condition(CATALOG, "Ready")["reason"] == "CatalogReachable"
+    assert cluster.condition(POLICY, "Ready")["reason"] == "Observed"
+    (job,) = cluster.server.all(JOB)
+    assert run_of(job).plan_id == plan
 
 
 def test_local_files_are_refused_in_the_cluster(lake: Any, tmp_path: Path) -> None:
