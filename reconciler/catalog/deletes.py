@@ -37,15 +37,16 @@ Side = Literal["left", "right"]
 
 @dataclass(frozen=True)
 class AppliedDeletes:
-    """files: with their delete load. deletes: the live delete files; load: their totals.
-
-    doubled: data files with two vectors, which no reader accepts.
-    """
+    """The deletes of a snapshot, applied to its data files."""
 
     files: FileTable
+    """Data files with their delete load."""
     deletes: DeleteTable
+    """Live delete files."""
     load: DeleteLoad
+    """Totals over the delete files."""
     doubled: tuple[str, ...]
+    """Paths of data files with two vectors, which no reader accepts."""
 
 
 def apply_deletes(

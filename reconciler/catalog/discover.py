@@ -50,10 +50,12 @@ SOURCES = (
 
 @dataclass(frozen=True, slots=True)
 class FoundCatalog:
-    """A configured catalog. supported: its type can be used."""
+    """A configured catalog."""
 
     config: CatalogConfig
+    """Its configuration."""
     supported: bool
+    """Whether its type can be used."""
 
 
 def find_catalogs(

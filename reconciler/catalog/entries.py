@@ -44,13 +44,13 @@ class Distinct(Generic[Item]):
 
 @dataclass(frozen=True)
 class RawBounds:
-    """data: uint8[n, w], padded with NUL; length: int32[n] of the bound as written, -1 = none.
-
-    A length above BOUND_BYTES means that the bound was cut.
-    """
+    """Bounds of a column as manifests store them."""
 
     data: Array
+    """The bytes, padded with NUL: uint8[n, w]."""
     length: Array
+    """Bytes of each bound as written, -1 for none: int32[n]. A length above BOUND_BYTES means that
+    `data` holds only its beginning."""
 
 
 @dataclass(frozen=True)

@@ -70,10 +70,12 @@ class GroupStats:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """One file's footer; size: its bytes, the length and magic number included."""
+    """The footer of one file."""
 
     size: int
+    """Its bytes, with length and magic number."""
     groups: tuple[GroupStats, ...]
+    """Statistics of each row group."""
 
 
 def read_row_groups(

@@ -37,11 +37,14 @@ _KNOWN = PlacesKnown()
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed:
-    """paths: those of the asked files that nobody refers to. refused: why none is, "" otherwise."""
+    """Which of some files nobody refers to."""
 
     paths: frozenset[str] = frozenset()
+    """Paths of these files."""
     refused: str = ""
+    """Why no file may be removed, "" if nothing prevents it."""
     asked: Asked = NOBODY
+    """Who was asked."""
 
 
 def find_orphans(

@@ -51,11 +51,14 @@ _NANOS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds": 1}
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf column of a Parquet file. index: among the file's columns; path: struct members."""
+    """A leaf column of a Parquet file."""
 
     index: int
+    """Its number among the file's columns."""
     path: tuple[str, ...]
+    """Names of the struct members down to it."""
     repeated: bool
+    """Whether it is in a list or a map."""
 
 
 def open_parquet(io: FileIO, path: str) -> pq.ParquetFile:

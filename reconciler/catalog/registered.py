@@ -23,13 +23,16 @@ MOST_KNOWN = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A table of the catalog. foreign: of another catalog that shares the database. location: its
-    metadata file, "" where the catalog does not list it."""
+    """A table of the catalog."""
 
     name: str
+    """Its name as it is shown."""
     identifier: tuple[str, ...]
+    """Levels of its name."""
     foreign: str = ""
+    """Name of the other catalog of the same database that it belongs to, "" for this one."""
     location: str = ""
+    """Its metadata file, "" where the catalog does not list it."""
 
 
 @dataclass(frozen=True, slots=True)

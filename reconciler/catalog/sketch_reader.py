@@ -71,13 +71,17 @@ class Sketch:
 
 @dataclass(frozen=True, slots=True)
 class SketchRequest:
-    """A file to sample. rows: to return. most: bytes of footer and column chunks that may be read;
-    the footer and the smallest row group fit. size: bytes that will be read at most."""
+    """A file to sample."""
 
     path: str
+    """Location of the file."""
     rows: int
+    """Number of rows to return."""
     most: int
+    """Bytes of footer and column chunks that may be read; the footer and the smallest row group
+    fit."""
     size: int
+    """Bytes that will be read at most."""
 
 
 Requests = Sequence[SketchRequest]

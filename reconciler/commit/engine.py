@@ -50,8 +50,11 @@ rows on disk."""
 
 
 class LocalBackend:
-    """cache: directory of what was read of manifests. machine: what may be used of it. say: is
-    given what a user should know of the work."""
+    """The engine of this machine's processes.
+
+    cache: directory for what was read of manifests. machine: what the engine may use. say: is given
+    what a user should know of the work.
+    """
 
     errors: engine_errors.Errors = errors
 

@@ -25,7 +25,7 @@ FIRST_SURROGATE, AFTER_SURROGATES, LAST_CHARACTER = 0xD800, 0xE000, 0x10FFFF
 
 @dataclass(frozen=True)
 class Metrics:
-    """Each mapping is by field id."""
+    """Metrics of a file. Each mapping is by field id."""
 
     rows: int
     """Rows in the file."""

@@ -38,7 +38,7 @@ HEADER = 7_000
 
 
 class MissingFilesError(Exception):
-    """Files that a change removes or requires are not in the table. paths: which."""
+    """Files that a change removes or requires are not in the table."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__(f"{len(paths)} files are not in the table, such as {paths[0]}")

@@ -52,7 +52,7 @@ class DeleteFile:
 
     @property
     def identity(self) -> tuple[str, int]:
-        """As in `task_file.Deletes.positions`."""
+        """Return path and offset, as in `task_file.Deletes.positions`."""
         return self.path, self.offset
 
 

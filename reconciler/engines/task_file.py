@@ -11,10 +11,12 @@ from reconciler.table.deletes import PATH_ID
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """Delete files that apply to one data file: (path, offset) pairs; equality: any of them is."""
+    """Delete files that apply to one data file."""
 
     positions: frozenset[tuple[str, int]] = frozenset()
+    """Path and offset of each position delete file or vector."""
     equality: frozenset[str] = frozenset()
+    """Paths of equality delete files."""
 
 
 NO_DELETES = Deletes()

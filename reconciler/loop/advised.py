@@ -87,10 +87,10 @@ class Advised:
 
 
 def advised(target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime) -> Advised:
-    """Advice on the table as it is now, with what it was made from.
+    """Return advice on the table as it is now, with what it was made from.
 
-    A data file that was removed between the look at the table and the read of its footer is looked
-    for in the table once more: if another writer replaced it, the newer table is advised on.
+    A data file may be removed between the look at the table and the read of its footer. If another
+    writer replaced it, the newer table is advised on.
     """
     return on_live_files(target, ports, lambda seen: _advised_on(seen, target, policy, ports, now))
 
@@ -141,10 +141,9 @@ def _advised_on(
 def _with_orphans(
     seen: Observation, target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime
 ) -> tuple[Observation, Orphans]:
-    """Search orphan files where the policy asks for it; what is found is a fact of the table.
-
-    Where no listing is due, the last one found none: a plan of before is done.
-    """
+    """Search for orphan files where the policy asks for it, and return the observation with what
+    was found. Where no listing is due, the last one found none, and a plan made before it is
+    done."""
     search = orphan_search(policy.spec, seen)
     facts = seen.metadata
     if search is None or _lost(seen) or facts.removes_nothing:

@@ -132,11 +132,14 @@ class DriverActor(LocalActor):
 
 @dataclass(frozen=True)
 class Driven:
-    """The result of a run. result is None if nothing of what was admitted remained to be done."""
+    """The result of a run."""
 
     plan: Plan
+    """The plan that the run document names."""
     result: CarriedOut[PlanOnTable] | None
+    """What was carried out; None if nothing of what was admitted remained to be done."""
     settled: int
+    """Number of earlier attempts that were settled."""
 
     @property
     def execution(self) -> ExecutionResult | None:

@@ -24,17 +24,17 @@ DIRECT_BYTES = 1 << 30
 
 @dataclass
 class ExecutorSampling:
-    """Reads sketches (catalog.sketch_reader.ReadSketches).
-
-    start: starts a session with executors. cpu_seconds: that the job may use. bound: holds this
-    process to what is left of them, given what other processes used. executor_seconds: CPU seconds
-    that the tasks used so far.
-    """
+    """Reads sketches on executors (`catalog.sketch_reader.ReadSketches`)."""
 
     start: Callable[[], Any]
+    """Starts a session with executors."""
     cpu_seconds: float
+    """CPU seconds that the job may use in all."""
     bound: Callable[[float], None]
+    """Limits this process to the rest of `cpu_seconds`; takes those that other processes have
+    used."""
     executor_seconds: float = 0.0
+    """CPU seconds that the tasks have used so far."""
 
     def __call__(
         self, io: FileIO, schema: Schema, fields: Sequence[Field], requests: Requests, now_ms: int

@@ -49,11 +49,12 @@ class GateFacts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """What the caller approves: one plan id (--yes, spec.approvedPlan), or everything
-    (--auto-approve)."""
+    """What the caller approves."""
 
     plan_id: str = ""
+    """The plan that `--yes` or spec.approvedPlan names, "" for none."""
     everything: bool = False
+    """Whether the caller approves every plan (`--auto-approve`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,11 +128,14 @@ class Actor(Ports, GateFacts, Reserving, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """state: CONVERGED | PENDING | BLOCKED | IDLE. reason: "" or a reason of Converged."""
+    """The state of a table against its policy."""
 
     state: str
+    """CONVERGED, PENDING, BLOCKED or IDLE."""
     reason: str
+    """Reason of a Converged that is False, "" if the table is converged."""
     message: str
+    """Message of Converged."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ class Step:
 
     @property
     def executor_memory(self) -> int:
-        """Bytes of memory that an executor has."""
+        """Return the bytes of memory that an executor has."""
         return self.policy.spec.engine.executors.memory_bytes
 
     def propose(
@@ -268,7 +271,8 @@ def run_step(
     should_stop: Callable[[], bool],
     proposal: Proposal | None = None,
 ) -> StepResult:
-    """Propose (unless given), pass the gate, execute what is admitted, observe again."""
+    """Run one step: propose (unless a proposal is given), pass the gate, execute what is admitted,
+    observe again."""
     before = proposal or step.propose(actor)
     decision = judge_gate(step, before, actor, approvals)
     if not decision.open or should_stop():
@@ -298,13 +302,16 @@ Seen = TypeVar("Seen", bound=PlanOnTable)
 
 @dataclass(frozen=True)
 class CarriedOut(Generic[Seen]):
-    """after: the table as it was observed after the execution. result None: the gate closed again,
-    and nothing was run."""
+    """What became of admitted work."""
 
     gate: Gate
+    """The gate's last answer."""
     result: ExecutionResult | None
+    """The result of the execution; None if the gate closed again and nothing was run."""
     after: Seen
+    """The table as it was observed after the execution."""
     check: ReadCheck | None = None
+    """What the recorded queries read before and after; None if nothing was measured."""
 
 
 @dataclass(frozen=True)

@@ -29,20 +29,26 @@ EXPIRED = "it is older than spec.approval.planTTL"
 
 @dataclass(frozen=True, slots=True)
 class CatalogProblem:
-    """Why there is no handle. stalls: something must be corrected first."""
+    """Why a catalog has no handle."""
 
     reason: str
+    """Reason of a condition."""
     message: str
+    """Message of the condition."""
     stalls: bool
+    """Whether somebody must correct something first."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutShort:
-    """A published plan: its id, the digest of its document, where it is stored."""
+    """The published plan of an attempt that a dead driver left open."""
 
     plan_id: str
+    """Id of the plan."""
     digest: str
+    """Digest of its document."""
     uri: str
+    """Location of its document."""
 
 
 class CatalogHandle(Protocol):

@@ -26,10 +26,12 @@ Typed = TypeVar("Typed", bound=Document)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a stored object cannot be acted on: (reason, message) of Stalled."""
+    """Why a stored object cannot be acted on."""
 
     reason: str
+    """Reason of Stalled."""
     message: str
+    """Message of Stalled."""
 
 
 class StoredDocuments:

@@ -48,13 +48,13 @@ def spread(kind: Work, bodies: Sequence[Mapping[str, Any]]) -> Iterator[Trigger]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """due: Unix time of the next reconcile without an event, None: only on an event or re-list.
-
-    failed: back off instead (doubled from 1 s), and count the failure.
-    """
+    """When a key is due again after its reconcile."""
 
     due: float | None = None
+    """Unix time of the next reconcile without an event; None: only an event or a re-list causes
+    one."""
     failed: bool = False
+    """Whether the reconcile failed: the key then backs off, from 1 s on, doubled each time."""
 
 
 Reconcile = Callable[[Key], Result]

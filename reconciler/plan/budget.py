@@ -54,13 +54,16 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """One settled or reserved charge. at: when the work ended, or now for a reservation. held:
-    whether it is of a run whose end nobody recorded, which runs still or was killed."""
+    """One charge to a budget, settled or reserved."""
 
     at: dt.datetime
+    """When the work ended, or now for a reservation."""
     rewrite_bytes: int
+    """Bytes of input files."""
     cpu_seconds: float
+    """CPU seconds of the work."""
     held: bool = False
+    """Whether it belongs to a run whose end nobody recorded: the run continues, or was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +110,23 @@ class Charge:
     """The predicted cost of one action."""
 
     rewrite_bytes: int
+    """Bytes of its input files."""
     cpu_seconds: float
+    """CPU seconds that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """count: how many of the leading actions may start now. reason: "" or a condition reason.
-
-    budgets: the state of every budget, whatever check decided.
-    """
+    """The answer of the gate to the pending actions of a plan."""
 
     count: int
+    """Number of leading actions that may start now."""
     reason: str
+    """Condition reason of a refusal, "" without one."""
     message: str
+    """Message of the reason."""
     budgets: tuple[BudgetState, ...] = ()
+    """The state of every budget, whichever check decided."""
 
     @property
     def open(self) -> bool:

@@ -19,14 +19,14 @@ LONGEST_HOLD_MS = 15 * 60_000
 
 @dataclass(frozen=True, slots=True)
 class Conflicts:
-    """Executions in a row that lost work to other writers and committed nothing of its class.
-
-    data: rewrites of data files. rest: everything else, such as maintenance of delete files, which
-    seldom conflicts. The success of one class says nothing about the other.
-    """
+    """Number of executions in a row that lost work to other writers and committed nothing of its
+    class. A success of one class says nothing about the other."""
 
     data: int = 0
+    """The number for rewrites of data files."""
     rest: int = 0
+    """The number for everything else, such as maintenance of delete files, which seldom
+    conflicts."""
 
     @property
     def most(self) -> int:

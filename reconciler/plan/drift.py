@@ -389,11 +389,12 @@ def _split_by(items: Int64, label: Array) -> list[Int64]:
 
 @dataclass(frozen=True, slots=True)
 class _DriftOf:
-    """How files that have drifted from one type of ordering are found. every_column: bounds of all
-    key columns are needed, not only of the first."""
+    """How files that have drifted from one type of ordering are found."""
 
     drift: Callable[[FileTable, Sequence[Ranges], Int64, int], list[Found]]
+    """Finds them by the ranges of the key columns."""
     every_column: bool
+    """Whether it needs the bounds of all key columns, not only of the first."""
 
     def least_ranges(self, key: Sequence[SortColumn]) -> int:
         return len(key) if self.every_column else 1

@@ -23,15 +23,14 @@ SPARK_APP_PREFIX = "layoutctl"
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """spec.safety: each batch is committed to the branch first.
-
-    check: it reaches main only if this query returns no row, "" without one. waits: the policy's
-    hash, if a batch stays on the branch until a person approves it, else "".
-    """
+    """Commits to a branch before main, by spec.safety."""
 
     branch: str
+    """Branch to which each batch is committed first."""
     check: str = ""
+    """Query that must return no row before a batch reaches main, "" for none."""
     waits: str = ""
+    """The policy's hash, if a batch stays on the branch until a person approves it; else ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,15 +177,14 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class ActionResult:
     """The state of one action when the execution ends
-    (docs/design/definitions.md#validity-per-action).
-
-    PENDING: the execution stopped before it, or conflicts left some inputs. detail: why it is not
-    done.
-    """
+    (docs/design/definitions.md#validity-per-action)."""
 
     action_id: str
+    """Id of the action in its plan."""
     state: Validity
+    """Its state. PENDING: the execution stopped before it, or conflicts left some inputs."""
     detail: str = ""
+    """Why it is not done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +241,9 @@ class MeasuredRho:
     (docs/design/definitions.md#rho)."""
 
     rewrite_cpu_per_byte: float
+    """CPU seconds per byte of rewritten input."""
     read_cpu_per_byte: float
+    """CPU seconds per projected byte read."""
 
     @property
     def ratio(self) -> float:

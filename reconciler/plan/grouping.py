@@ -111,11 +111,12 @@ def unbounded(arrival: Int64, size: Int64) -> Extents:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Files in groups. order: int64[files], indexes of the files, group after group, within a group
-    in order of arrival. starts: int64[groups], where in `order` each group begins."""
+    """Files in groups."""
 
     order: Int64
+    """Indexes of the files, group after group, within a group in order of arrival: int64[files]."""
     starts: Int64
+    """Where in `order` each group begins: int64[groups]."""
 
     @property
     def members(self) -> list[Int64]:

@@ -91,7 +91,7 @@ def plan_money(prices: Prices, work: Total, open_bytes: int) -> dict[str, str | 
 
 
 def plan_money_text(money: Mapping[str, Any]) -> str:
-    """`0.12 EUR to carry out; saves 3.40 EUR in 7 days`. money: of `plan_money`."""
+    """Return `0.12 EUR to carry out; saves 3.40 EUR in 7 days`. money: of `plan_money`."""
     cost, saves = (money_text(money[key], money["currency"]) for key in ("cost", "saves"))
     return f"{cost} to carry out; saves {saves} in 7 days"
 

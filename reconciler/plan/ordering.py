@@ -30,9 +30,10 @@ HILBERT_BITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Ordering(ABC):
-    """key: the columns that decide the order; () where none does."""
+    """An order of rows, and the groups of files that are put into it together."""
 
     key: tuple[SortColumn, ...] = ()
+    """The columns that decide the order; () where none does."""
 
     name: ClassVar[str]
     """What policies and plans call it."""
@@ -50,13 +51,14 @@ class Ordering(ABC):
         return None
 
     def canonical(self) -> dict[str, Any]:
-        """Its part of an action's canonical form; a Lexicographic ordering is its key."""
+        """Return its part of an action's canonical form. That of a Lexicographic ordering is its
+        key."""
         if not self.key:
             return {}
         return {"key": [{"fieldId": c.field_id, "direction": c.direction} for c in self.key]}
 
     def text(self, schema: Schema) -> str:
-        """`l_shipdate`, `a, b desc` or `Hilbert(a, b)`, as plans print it."""
+        """Return `l_shipdate`, `a, b desc` or `Hilbert(a, b)`, as plans print it."""
         return ", ".join(
             schema.name_of(column.field_id) + (" desc" if column.direction == "desc" else "")
             for column in self.key
@@ -273,8 +275,8 @@ def key_from_canonical(body: Mapping[str, Any]) -> tuple[SortColumn, ...]:
 
 
 def ordering_from_canonical(body: Mapping[str, Any]) -> Ordering:
-    """Inverse of `Ordering.canonical`, with the text of a tree instead of its hash. Raises KeyError
-    on a foreign document, ValueError for what is not a tree."""
+    """Return the ordering of a canonical form that has the text of a tree instead of its hash.
+    Raises KeyError on a foreign document, ValueError for what is not a tree."""
     if "tree" in body:
         return by_tree(tree_of(body["tree"]))
     return ordering_of(body.get("curve", Lexicographic.name), key_from_canonical(body))
@@ -298,7 +300,7 @@ def order_rows(
 
 
 def _even_ranks(ranks: Int64, bits: int) -> Int64:
-    """Ranks by row count, spread over the curve's grid; equal values stay equal."""
+    """Return ranks by row count, spread over the curve's grid; equal values stay equal."""
     least = int(ranks.min(initial=0))
     if int(ranks.max(initial=0)) - least <= 4 * len(ranks):  # dense ranks, as sampled rows have
         counts = np.bincount(ranks - least)

@@ -78,12 +78,12 @@ def _by_utf16(value: Any) -> Any:
 
 
 def policy_hash(policy: TableLayoutPolicy) -> str:
-    """SHA-256 over what of the policy determines a plan (`api.identity`), hex."""
+    """Return the SHA-256 in hex over what of the policy determines a plan (`api.identity`)."""
     return hashlib.sha256(canonical_json(hash_inputs(policy))).hexdigest()
 
 
 def plan_id(table_uuid: str, policy: str, actions: Sequence[Action]) -> str:
-    """`p-` and 20 hex digits over what a plan does, to which table, under which policy."""
+    """Return `p-` and 20 hex digits over what a plan does, to which table, under which policy."""
     body = {
         "tableUuid": table_uuid,
         "policyHash": policy,
@@ -97,18 +97,25 @@ class DeleteState:
     """The delete load of an action's inputs when it was planned, for those who review it."""
 
     files: int
+    """Number of delete files."""
     position_rows: int
+    """Number of rows deleted by position."""
     equality_files: int
+    """Number of equality delete files."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
-    """An action within a plan. id: "a01", stable within the plan."""
+    """An action within a plan."""
 
     id: str
+    """Its id within the plan, such as "a01"."""
     action: Action
+    """The action."""
     deletes: DeleteState
+    """Delete load of its inputs."""
     predicted: Prediction = field(default_factory=Prediction)
+    """What is predicted of it."""
 
 
 @dataclass(frozen=True)
@@ -225,10 +232,8 @@ def freeze(
 
 
 def plan_from_document(body: Any) -> Plan:
-    """Parse a plan document; checks its id against its content.
-
-    Raises UserError when the document is not a plan or was edited after it was made.
-    """
+    """Return the plan of a document, after comparing its id with its content. Raises UserError when
+    the document is not a plan or was edited after it was made."""
     wrong = problem(body)
     if wrong:
         raise _not_a_plan(wrong)

@@ -160,8 +160,8 @@ class Prediction:
 
     @property
     def written_share(self) -> float:
-        """Bytes written per live byte read; 1 where a plan has none, or one that is not
-        positive."""
+        """Return the bytes written per live byte read; 1 if a plan has no such value, or one that
+        is not positive."""
         milli = self.written_milli or 0
         return milli / 1000 if milli > 0 else 1.0
 

@@ -21,12 +21,16 @@ UNCALIBRATED = (0.8, 1.25)
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An 80 % interval around an estimate. label: "calibrated" | "uncalibrated" | "exact"."""
+    """An estimate with its 80 % interval."""
 
     low: float
+    """Lower end."""
     mid: float
+    """The estimate."""
     high: float
+    """Upper end."""
     label: str = "uncalibrated"
+    """"calibrated", "uncalibrated" or "exact"."""
 
     @classmethod
     def exactly(cls, value: float) -> Interval:

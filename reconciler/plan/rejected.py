@@ -22,11 +22,14 @@ PARTS = "parts"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of "CONSIDERED, NOT DONE". reason: one of `plan.reasons`'s constants."""
+    """A line of "CONSIDERED, NOT DONE"."""
 
     what: str
+    """What was considered."""
     reason: str
+    """One of the constants of `plan.reasons`."""
     why: str
+    """The reason with its numbers."""
 
 
 def partitions_of(files: FileTable, inputs: Iterable[Sequence[str]]) -> list[str]:

@@ -67,11 +67,14 @@ class Discussion:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why words that were meant to approve do not. plan: what they name, "" for a review."""
+    """Words that were meant to approve a plan and do not."""
 
     user: str
+    """Who wrote them."""
     plan: str
+    """Id of the plan that they name, "" for a review."""
     why: str
+    """Why they do not count."""
 
 
 EDITED = "the comment was edited"
@@ -85,10 +88,12 @@ NO_RIGHT = "the person may not write to the repository"
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """by: who approved each plan, by its id. refused: what does not count."""
+    """What the words on a pull request approve."""
 
     by: Mapping[str, str]
+    """Who approved each plan, by its id."""
     refused: tuple[Refused, ...]
+    """Words that do not count."""
 
 
 def approvals(

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """parts: text, number, text, ..., text; numbers as they are printed: `0.4`."""
+    """A text whose numbers are apart from its words."""
 
     parts: tuple[str, ...]
+    """Text and numbers in turn, beginning and ending with text; numbers as they are printed:
+    `0.4`."""
 
     def __str__(self) -> str:
         return "".join(self.parts)

@@ -104,13 +104,16 @@ def _done_actions(observation: Observation) -> frozenset[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """states: of every action by its id. fallen: why the plan does not stand, None if it does;
-    why: the same for people, with a line of details for each action that is lost."""
+    """Whether a plan stands on a table."""
 
     states: Mapping[str, ActionState]
+    """State of every action by its id."""
     fallen: Fallen | None = None
+    """Why the plan does not stand, None if it does."""
     why: str = ""
+    """The same for people."""
     details: tuple[str, ...] = ()
+    """A line for each action that is lost."""
 
 
 MOST_DETAILS = 5

@@ -15,12 +15,14 @@ TRIAL = "trial"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """plan: that carried it out. check: what the recorded queries read before and after, None
-    without queries. low: share of the predicted saving at which its 80 % interval begins."""
+    """What a trial of a migration found."""
 
     plan: str
+    """Id of the plan that carried it out."""
     check: ReadCheck | None
+    """What the recorded queries read before and after, None without queries."""
     low: float
+    """Lower end of the 80 % interval of the saving, as a share of the predicted saving."""
 
     @property
     def held(self) -> bool:

@@ -40,10 +40,13 @@ class Stored:
     """A column that a file holds, or a part of one."""
 
     field_id: int | None
+    """Its Iceberg field id, None if the file has none."""
     name: str
+    """Its name in the file."""
     type: str
     """DuckDB's name of a leaf's type, or STRUCT, LIST, MAP."""
     children: tuple[Stored, ...] = ()
+    """Its parts: members of a struct, the element of a list, key and value of a map."""
 
 
 PATH_COLUMN = Column(PATH_ID, "file_path", "string")

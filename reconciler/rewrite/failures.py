@@ -47,7 +47,7 @@ class Stopped(Exception):
 
 
 class Refused(Exception):
-    """Files could not be compared."""
+    """Raised for files that could not be compared."""
 
     def __init__(self, *failures: Failure) -> None:
         super().__init__(*failures)

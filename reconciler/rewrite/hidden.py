@@ -70,9 +70,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Data files that share deletes, which are read once for all of them."""
+    """Data files that share delete files, which are read once for all of them."""
 
     targets: tuple[Target, ...]
+    """The data files."""
     path: str
     """Path of their delete files. NUMBER and ATTEMPT in it are replaced by the file's number and
     the attempt's name."""
@@ -124,9 +125,11 @@ class Found:
     """What a task hands back."""
 
     files: tuple[Written, ...]
+    """Delete files that were written."""
     rows: Mapping[str, bytes]
     """The hidden rows of data files, as far as they were to be kept."""
     cpu_seconds: float
+    """CPU seconds of the task."""
 
 
 def found(

@@ -20,8 +20,11 @@ CODEC = "lz4"
 
 
 class Spill:
-    """directory: is removed by its owner, with what is left there. ranks: of each row in order
-    of arrival, how many rows are written before it. sizes: rows of each part."""
+    """Rows on the disk, in the parts in which they are written.
+
+    directory: is removed by its owner, with what is left there. ranks: how many rows are written
+    before each row, in order of arrival. sizes: rows of each part.
+    """
 
     def __init__(
         self, directory: Path, ranks: npt.NDArray[np.integer[Any]], sizes: Sequence[int]

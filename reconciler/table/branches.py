@@ -17,11 +17,14 @@ from reconciler.table.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch other than main. on_main: its head is a snapshot of main's history."""
+    """A branch other than main."""
 
     name: str
+    """Name of the branch."""
     snapshot_id: int
+    """Id of its head."""
     on_main: bool
+    """Whether its head is a snapshot of main's history."""
 
 
 @dataclass(frozen=True, slots=True)

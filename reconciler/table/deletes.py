@@ -64,18 +64,18 @@ Positions = Mapping[str, Int64]
 
 @dataclass(frozen=True)
 class DeletedRows:
-    """How many rows of each data file are deleted: int64[files], bounds that hold whatever the
-    writers did.
-
-    least, most: equal where the positions were read, and for one vector of a file. total_most: of
-    all files together, which can be less than the sum of `most`, because a position names one row.
-    unread: the position delete files that apply and were not read.
-    """
+    """How many rows of each data file are deleted. The bounds hold whatever the writers did."""
 
     least: Int64
+    """Lower bound: int64[files]. It equals `most` where the positions were read, and for a file
+    with one vector."""
     most: Int64
+    """Upper bound: int64[files]."""
     total_most: int
+    """Upper bound for all files together. It can be less than the sum of `most`, because a position
+    names one row."""
     unread: int = 0
+    """Number of position delete files that apply and were not read."""
 
 
 @dataclass(frozen=True)
@@ -202,13 +202,15 @@ def equality_deleted(files: FileTable, deletes: DeleteTable) -> Float64:
 
 @dataclass(frozen=True, slots=True)
 class LiveRows:
-    """Rows that readers see. least, most: bounds that hold whatever the data files contain.
-    estimate: if each key of an equality delete is that of one row (`equality_deleted`), and if the
-    positions of a delete file that was not read are spread over the files that it may name."""
+    """Number of rows that readers see."""
 
     least: int
+    """Lower bound, whatever the data files contain."""
     estimate: int
+    """The number if each key of an equality delete is that of one row (`equality_deleted`), and if
+    the positions of an unread delete file are spread over the files that it may name."""
     most: int
+    """Upper bound, whatever the data files contain."""
 
     @property
     def exact(self) -> bool:

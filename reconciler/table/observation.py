@@ -44,11 +44,14 @@ class SnapshotInfo:
 
 @dataclass(frozen=True, slots=True)
 class RefInfo:
-    """A named reference. type: "branch" | "tag"."""
+    """A branch or a tag."""
 
     name: str
+    """Its name."""
     type: str
+    """"branch" or "tag"."""
     snapshot_id: int
+    """Id of its snapshot."""
 
 
 RECENT_MS = HOUR_MS
@@ -57,12 +60,16 @@ RECENT_MS = HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class RecentWrite:
-    """Another writer's overwrite or delete. partitions: (spec id, values) that it changed."""
+    """Another writer's overwrite or delete."""
 
     snapshot_id: int
+    """Id of its snapshot."""
     timestamp_ms: int
+    """Time of the commit, in epoch milliseconds."""
     operation: str
+    """The snapshot's operation."""
     partitions: tuple[tuple[int, Partition], ...]
+    """Spec id and values of each partition that it changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,10 +95,12 @@ class KindSummary:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """every: newest first. span_ms: time over which they were counted."""
+    """Row-level operations of other writers."""
 
     every: tuple[RowOperation, ...] = ()
+    """The operations, newest first."""
     span_ms: int = DAY_MS
+    """Milliseconds over which they were counted."""
 
     @property
     def per_day(self) -> float:

@@ -46,11 +46,12 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """older_than_ms: age that a file needs, never less than LEAST_AGE_MS. prefix: below the table's
-    location, "" for all of its directories."""
+    """What a listing looks for."""
 
     older_than_ms: int
+    """Least age of a file in milliseconds, never below LEAST_AGE_MS."""
     prefix: str = ""
+    """Directory below the table's location to which it is limited, "" for all."""
 
     @property
     def age_ms(self) -> int:
@@ -59,11 +60,12 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who was asked whether they refer to the files. tables: tables of the catalog, the files' own
-    not counted; metadata: metadata files below the location that are not of the table's history."""
+    """Who was asked whether they refer to the files."""
 
     tables: int = 0
+    """Number of tables of the catalog, without the files' own."""
     metadata: int = 0
+    """Number of metadata files below the location that are not of the table's history."""
 
 
 NOBODY = Asked()
@@ -93,10 +95,12 @@ NO_ORPHANS = Orphans()
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The last listing of a table that found no orphan. at_ms: when. search: what it looked for."""
+    """The last listing of a table that found no orphan."""
 
     at_ms: int
+    """Its time, in epoch milliseconds."""
     search: Search
+    """What it looked for."""
 
     def next_ms(self, search: Search) -> int:
         """Return when such a search is due: at once for another one than this."""

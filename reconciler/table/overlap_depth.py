@@ -24,10 +24,12 @@ prefix."""
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """mean: weighted by rows; maximum: files at the deepest place. 0 without files."""
+    """How many files overlap; 0 without files."""
 
     mean: float
+    """Mean over the rows."""
     maximum: int
+    """Number of files at the deepest point."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,16 +96,15 @@ NO_SNAPSHOTS = SnapshotLog()
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """spec.maintenance.expireSnapshots, with what the table's own properties ask for.
-
-    max_age_ms: younger snapshots are kept. least: snapshots of each branch that are kept whatever
-    their age. needed: snapshots from which work of ours starts: they are kept, with everything that
-    main holds since.
-    """
+    """spec.maintenance.expireSnapshots, with what the table's own properties ask for."""
 
     max_age_ms: int
+    """Milliseconds for which every snapshot is kept."""
     least: int
+    """Number of snapshots of each branch that are kept whatever their age."""
     needed: frozenset[int] = frozenset()
+    """Ids of snapshots from which work of ours starts. They are kept, with everything that main
+    holds since."""
 
 
 def snapshot_log(body: Mapping[str, Any]) -> SnapshotLog:
@@ -251,11 +250,14 @@ def due_ms(log: SnapshotLog, retention: Retention, now_ms: int) -> int | None:
 @dataclass(frozen=True, slots=True)
 class Freed:
     """Content files that only expired snapshots hold, by the summaries of the commits that removed
-    them. bounds: "exact", or "at most" where a kept snapshot before them may hold some too."""
+    them."""
 
     files: int
+    """Number of files."""
     bytes: int
+    """Bytes of the files."""
     bounds: str
+    """"exact", or "at most" where a kept snapshot before the expired ones may hold some too."""
 
 
 def freed(log: SnapshotLog, expired: Collection[int]) -> Freed:

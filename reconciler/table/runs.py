@@ -11,10 +11,12 @@ from reconciler.table.filetable import Array, Bool, Int64
 
 @dataclass(frozen=True)
 class Runs:
-    """first: the first row of each run, int64[runs]. mean_rows: rows of the column for each run."""
+    """Runs of equal values in a column."""
 
     first: Int64
+    """The first row of each run: int64[runs]."""
     mean_rows: float
+    """Rows of the column per run."""
 
 
 def runs_of(values: Array, null: Bool, starts: Int64) -> Runs:

@@ -39,16 +39,16 @@ class RowGroups:
 
 @dataclass(frozen=True)
 class RowSample:
-    """A joint sample of rows over the predicate columns. Arrays have shape [rows].
-
-    values: by field id, the column's domain (`values`); null: by field id, bool. weight: table rows
-    that each sampled row represents. file: row of the file table it came from.
-    """
+    """A joint sample of rows over the predicate columns. Arrays have shape [rows]."""
 
     values: Mapping[int, Array]
+    """Values by field id, in the column's domain (`values`)."""
     null: Mapping[int, Bool]
+    """Whether each value is NULL, by field id."""
     weight: npt.NDArray[np.float64]
+    """Rows of the table that each sampled row represents."""
     file: Int64
+    """Row of the file table that each sampled row came from."""
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -69,15 +69,15 @@ column's data pages, as the Parquet writer stores the rows in this order."""
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """Rows that are stored next to each other, from a few files, over all columns of plain types.
-
-    A systematic sample does not show which values repeat from one row to the next. rows: the blocks
-    one after the other; starts: first row of each, int64[blocks]. data_bytes: encodes the rows.
-    """
+    """Rows that are stored next to each other, from a few files, over all columns of plain types. A
+    systematic sample does not show which values repeat from one row to the next."""
 
     rows: RowSample
+    """The blocks, one after the other."""
     starts: Int64
+    """First row of each block: int64[blocks]."""
     data_bytes: DataBytes
+    """Encodes rows, to measure their bytes."""
 
     def __len__(self) -> int:
         return len(self.rows)

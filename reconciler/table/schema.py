@@ -129,12 +129,16 @@ def names_alike(body: Any, within: str = "") -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """transform: Iceberg's string form, e.g. "identity", "bucket[16]", "truncate[4]", "month"."""
+    """A field of a partition spec."""
 
     source_id: int
+    """Field id of the column that it is computed from."""
     field_id: int
+    """Its own id, 1000 or more."""
     transform: str
+    """Its transform as the specification writes it, such as "identity", "bucket[16]" or "month"."""
     name: str
+    """Its name in the spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +190,9 @@ class PartitionSpec:
 
 @dataclass(frozen=True, slots=True)
 class SortColumn:
-    """One column of a sort order or clustering key. direction: "asc" | "desc"."""
+    """One column of a sort order or clustering key."""
 
     field_id: int
+    """Field id of the column."""
     direction: str = "asc"
+    """"asc" or "desc"."""

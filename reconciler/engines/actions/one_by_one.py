@@ -18,11 +18,14 @@ from reconciler.plan.execution import COMMITTED, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """base: the table's snapshot at the beginning, 0 if it has none. started: monotonic seconds."""
+    """An action that has begun."""
 
     attempt_id: str
+    """Id of the attempt."""
     base: int
+    """The table's snapshot at the beginning, 0 if it has none."""
     started: float
+    """Start, in monotonic seconds."""
 
 
 class OneByOneExecutor(Executor[SomeAction], ABC):

@@ -35,9 +35,13 @@ class Base:
     """The table as it was when the work of a batch was read."""
 
     table_uuid: str
+    """UUID of the table."""
     schema_id: int
+    """Id of its schema."""
     snapshot_id: int
+    """Id of its head."""
     format_version: int
+    """Its format version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +78,16 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Sent, with an unknown outcome. lost: the process that sent it is gone too.
-
-    asserted: the head that the last request was made for, None if unknown. unwritable: as in
-    Refused.
-    """
+    """A commit that was sent, with an unknown outcome."""
 
     why: str
+    """What the catalog or the library said."""
     lost: bool
+    """Whether the process that sent it is gone too."""
     asserted: int | None = None
+    """The head that the last request was made for, None if it is unknown."""
     unwritable: Exception | None = None
+    """As in `Refused`."""
 
 
 Sent = Committed | Refused | Unknown

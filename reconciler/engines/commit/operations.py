@@ -56,7 +56,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class RewriteFiles(Plain):
-    """Data files with the same rows take the place of others."""
+    """Data files are replaced by others with the same rows."""
 
     tasks: Tasks
     """The inputs, with the deletes that were applied to them."""
@@ -91,13 +91,12 @@ class RewriteFiles(Plain):
 
 @dataclass(frozen=True, slots=True)
 class MoveFiles(RewriteFiles):
-    """Data files of one partition spec take the place of files of another one.
-
-    spec_id, fields: of the outputs' spec.
-    """
+    """Data files of one partition spec are replaced by files of another spec."""
 
     spec_id: int = 0
+    """Id of the outputs' spec."""
     fields: tuple[SpecField, ...] = ()
+    """Fields of the outputs' spec."""
 
     def unfit(self, table: Table) -> str:
         """Return why the outputs' spec is not the one that they were written for: it may have been
@@ -123,10 +122,8 @@ class MoveFiles(RewriteFiles):
 
 @dataclass(frozen=True, slots=True)
 class RowDelta(Plain):
-    """Delete files are added or removed; the data files stay.
-
-    tasks: every data file that a delete file of `added` or `removed` applies to. The rows that
-    readers see must stay the same: what `removed` deletes, `added` deletes too.
+    """Delete files are added or removed; the data files stay. The rows that readers see must stay
+    the same: what `removed` deletes, `added` deletes too.
 
     Never a RewriteFiles, which would let another writer's rewrite of the same data files bring
     deleted rows back. Rows and deletes that others add meanwhile do not conflict: their sequence
@@ -134,8 +131,11 @@ class RowDelta(Plain):
     """
 
     tasks: Tasks
+    """Every data file that a delete file of `added` or `removed` applies to."""
     added: Sequence[DeleteFile] = ()
+    """Delete files to add."""
     removed: Sequence[DeleteFile] = ()
+    """Delete files to remove."""
 
     on_branches: ClassVar[bool] = True
 
@@ -161,6 +161,7 @@ class RemoveDeletes(Plain):
     """
 
     files: Sequence[DeleteFile]
+    """Delete files to remove."""
 
     on_branches: ClassVar[bool] = True
 
@@ -172,13 +173,12 @@ class RemoveDeletes(Plain):
 
 @dataclass(frozen=True, slots=True)
 class NewManifests(Plain):
-    """Manifests are replaced by others with the same entries.
-
-    inputs: paths of the manifests. groups: as `manifests.Manifests.grouped` returns them.
-    """
+    """Manifests are replaced by others with the same entries."""
 
     inputs: Sequence[str]
+    """Paths of the manifests to replace."""
     groups: Any
+    """The group of each live data file, as `manifests.Manifests.grouped` returns it."""
 
     on_branches: ClassVar[bool] = False
 

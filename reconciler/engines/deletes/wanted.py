@@ -13,9 +13,11 @@ class Hidden:
     """What was found and written."""
 
     files: Sequence[DeleteFile] = ()
+    """Delete files that were written, with their entries."""
     rows: Mapping[str, bytes] = field(default_factory=dict)
     """The hidden rows of data files as bitmaps, as far as the driver keeps them."""
     cpu_seconds: float = 0.0
+    """CPU seconds of the tasks."""
 
 
 @dataclass(frozen=True, slots=True)

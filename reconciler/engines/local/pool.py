@@ -64,7 +64,7 @@ class Limit:
 
     @property
     def most(self) -> int:
-        """Bytes of memory beyond which its process is killed."""
+        """Return the bytes of memory beyond which its process is killed."""
         return int(OVER * self.memory_bytes) + self.base_bytes
 
 

@@ -22,7 +22,7 @@ DROPPED = "Nothing of this group was committed; its files were removed."
 
 
 class Unseen(Exception):
-    """Files hold what the witness cannot compare."""
+    """Raised for files that hold what the witness cannot compare."""
 
     def __init__(self, failures: tuple[Failure, ...]) -> None:
         super().__init__(f"{failures[0].path}: {clause(failures[0])}")

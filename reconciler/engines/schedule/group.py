@@ -63,7 +63,7 @@ class Group:
 
     @property
     def files(self) -> int:
-        """Number of output files, as the plan counts them."""
+        """Return the number of output files, as the plan counts them."""
         return int(output_files(self.output_bytes, self.target_bytes))
 
     @property
@@ -72,12 +72,12 @@ class Group:
 
     @property
     def live_bytes(self) -> int:
-        """Bytes in the inputs of the rows that are written."""
+        """Return the bytes in the inputs of the rows that are written."""
         return live_bytes(self.inputs)
 
     @property
     def output_bytes(self) -> float:
-        """Expected bytes of these rows when written."""
+        """Return the expected bytes of these rows when written."""
         return self.live_bytes * self.written_share
 
     @property

@@ -45,7 +45,7 @@ class NotWritableError(UnsupportedError):
 
 
 class DamagedInputError(TableDamagedError):
-    """refusals: the input that no plan takes again before it changes."""
+    """An input is damaged. refusals: this input, which no plan takes again before it changes."""
 
     def __init__(
         self, what: str, *, said: tuple[str, ...], details: tuple[str, ...], do: str,

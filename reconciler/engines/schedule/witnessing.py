@@ -232,7 +232,7 @@ def _misread(attempt: Attempt, paths: Iterable[str], failure: Failure) -> NotVer
 
 
 def _refused(attempt: Attempt, paths: Sequence[str], what: str, column: str = "") -> NotVerified:
-    """paths: the inputs of the group."""
+    """Return the refusals of what the witness cannot compare. paths: the inputs of the group."""
     detail = f"a rewrite of {plural(len(paths), 'file')} failed its verification: {what}"
     return NotVerified(
         f"verification of {attempt.name} failed: {what}",

@@ -44,11 +44,12 @@ FORGOTTEN = 3 * MISSES
 
 @dataclass(slots=True)
 class Listing:
-    """tables: of the last complete listing. missing: tables seen once, and the number of listings
-    without them."""
+    """What the complete listings of a catalog have shown."""
 
     tables: frozenset[Identifier]
+    """The tables of the last complete listing."""
     missing: dict[Identifier, int] = field(default_factory=dict)
+    """Tables that an earlier listing had, each with the number of listings without it."""
 
 
 @dataclass

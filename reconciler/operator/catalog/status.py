@@ -14,14 +14,15 @@ from reconciler.operator.conditions import Body, Condition, explained, merged
 
 @dataclass(frozen=True, slots=True)
 class CatalogView:
-    """failure: (reason, message, stalled) of Ready. tables: listed, None while unknown.
-
-    workload: (status, reason, message) of WorkloadFresh.
-    """
+    """What the status of an IcebergCatalog is built from."""
 
     failure: tuple[str, str, bool] | None
+    """(reason, message, whether it stalls) of a Ready that is False; None if the catalog is
+    ready."""
     tables: int | None
+    """Number of listed tables, None while it is unknown."""
     workload: tuple[Truth, str, str]
+    """(status, reason, message) of WorkloadFresh."""
     workload_version: int = 0
 
 

@@ -86,11 +86,14 @@ def _with_harm(message: str, harm: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a job ended: its result and message in history, and the failures in a row after it."""
+    """How a job ended, as it is reported."""
 
     result: str
+    """Result in status.history."""
     message: str
+    """Message in status.history."""
     failures: Failures | None
+    """Failures in a row after it; None after a success."""
 
 
 def achieved(entries: Sequence[LedgerEntry], reading: ReadCheck | None = None) -> Achieved:

@@ -54,10 +54,12 @@ class JobSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A pod with the layout's label. ended: its containers have ended and will not restart."""
+    """A pod with the layout's label."""
 
     name: str
+    """Name of the pod."""
     ended: bool
+    """Whether its containers have ended and will not restart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,17 +34,18 @@ MORE_MEMORY = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """most: failures in a row before it stalls, None: never. reason: of Stalled.
-
-    until_spec: only a change of the policy or the layout's spec ends the stall; otherwise a change
-    of the catalog or its secret does too, and a change of the table after the back-off. retries: a
-    stalled table is tried again after the longest back-off in any case.
-    """
+    """What follows from failures of one cause."""
 
     most: int | None
+    """Failures in a row before the table stalls; None: it never does."""
     reason: str = ""
+    """Reason of Stalled."""
     until_spec: bool = False
+    """Whether only a change of the policy or of the layout's spec ends the stall. Otherwise a
+    change of the catalog or of its secret ends it too, and a change of the table after the
+    back-off."""
     retries: bool = False
+    """Whether a stalled table is tried again after the longest back-off, whatever has changed."""
 
 
 RULES: Mapping[str, Rule] = {
@@ -69,12 +70,14 @@ RULES: Mapping[str, Rule] = {
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """Hashes of what the next attempt depends on. spec: what people declared. world: also the
-    catalog and the secret. table: its state, which its writers change constantly."""
+    """Hashes of what the next attempt depends on."""
 
     spec: str
+    """Hash of the policy and of the layout's spec."""
     world: str
+    """Hash of these, the catalog and its secret."""
     table: str = ""
+    """Hash of the table's state, which its writers change constantly."""
 
     def of(self, rule: Rule) -> str:
         return self.spec if rule.until_spec else f"{self.world}.{self.table}"

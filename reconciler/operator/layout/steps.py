@@ -11,16 +11,19 @@ from reconciler.operator.layout.facts import JobSeen
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do before `until`; reason: of Converged, "" for an operator that does not lead."""
+    """Do nothing before a time."""
 
     until: dt.datetime
+    """The time."""
     reason: str
+    """Reason of Converged, "" for an operator that does not lead."""
     message: str
+    """Message of Converged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The first pending actions of a plan may start as this job."""
+    """Offer the first pending actions of a plan, to start as a job."""
 
     record: JobRecord
     """The job with what it reserves."""
@@ -34,66 +37,82 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Recommend:
-    """The table has no work that may start, and a recommendation is due. meanwhile: its state."""
+    """Offer a recommend job: the table has no work that may start, and a recommendation is due."""
 
     record: JobRecord
+    """The job with what it reserves."""
     meanwhile: Wait
+    """The state that the table shows meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopJob:
-    """Delete the Job; it stops at its next commit boundary. why: a reason, also shown to people."""
+    """Delete a Job, which stops at its next commit boundary."""
 
     job: JobSeen
+    """The Job."""
     why: str
+    """A reason, which is also shown to people."""
     message: str
+    """The reason with its details."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """The job of the record has ended: judge it by the table. job: None if it is gone."""
+    """Judge by the table how the recorded job ended."""
 
     record: JobRecord
+    """The record of the job."""
     job: JobSeen | None
+    """The Job; None if it is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """One of our Jobs is live that the record does not have yet, or has with other values."""
+    """Record a live Job of ours that the record lacks, or has with other values."""
 
     job: JobSeen
+    """The Job."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateAgain:
-    """The write-ahead has no Job, and its work is still admitted."""
+    """Create the Job of a write-ahead that has none, because its work is still admitted."""
 
     record: JobRecord
+    """The write-ahead."""
     memory_factor: float = 1.0
+    """Factor of the memory of driver and executors."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropReservation:
-    """The write-ahead has no Job, and its work is no longer admitted."""
+    """Drop a write-ahead that has no Job, because its work is no longer admitted."""
 
     record: JobRecord
+    """The write-ahead."""
     why: str
+    """Why the work is no longer admitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """The object is being deleted and nothing holds it: remove the finalizer."""
+    """Remove the finalizer: the object is being deleted, and nothing of it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
+    """Report that somebody must correct something first."""
+
     reason: str
+    """Reason of Stalled."""
     message: str
+    """Message of Stalled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """Nothing is live and nothing prevents planning: observe the table."""
+    """Observe and plan the table: nothing runs, and nothing prevents planning."""
 
 
 Decision = (

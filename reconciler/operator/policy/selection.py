@@ -25,9 +25,10 @@ SEPARATOR = "\x00"
 
 @dataclass
 class _Catalog:
-    """beginnings: literal prefix of a pattern -> names of the policies that have it."""
+    """The patterns of a catalog's policies, and its tables."""
 
     beginnings: dict[str, set[Name]] = field(default_factory=dict)
+    """Names of the policies that have a pattern, by the pattern's literal prefix."""
     beginnings_of: dict[Name, frozenset[str]] = field(default_factory=dict)
     listed: frozenset[Identifier] | None = None
     names: list[tuple[str, Identifier]] = field(default_factory=list)

@@ -291,7 +291,7 @@ def _budgets(index: Index, most: int | None) -> Iterator[Metric]:
 
 @dataclass(frozen=True, slots=True)
 class _Amounts:
-    """Amounts of a budget; None if the stored status cannot be read."""
+    """Amounts of one budget, None where the stored status cannot be read."""
 
     spent: float | None
     reserved: float | None

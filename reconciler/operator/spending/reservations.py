@@ -15,11 +15,12 @@ from reconciler.plan.ledger import Reservation
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the gate needs of a catalog's state, and what other jobs reserve. Implements
-    `gating.GateFacts`."""
+    """What a gate needs of a catalog's state. Implements `gating.GateFacts`."""
 
     handle: CatalogHandle
+    """The catalog."""
     reserved: tuple[Spent, ...]
+    """What other live jobs reserve."""
 
     def approved(self, plan_id: str, policy: str) -> bool:
         return self.handle.approved(plan_id, policy)

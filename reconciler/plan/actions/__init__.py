@@ -38,7 +38,8 @@ KINDS: Mapping[str, type[Action]] = {
 
 
 def action_from_canonical(body: Mapping[str, Any]) -> Action:
-    """Inverse of `Action.canonical`. Raises KeyError or ValueError on a foreign document."""
+    """Return the action of a canonical form. Raises KeyError or ValueError on a foreign
+    document."""
     kind = KINDS.get(body["type"])
     if kind is None:
         raise ValueError(f"{body['type']!r} is not a type of action")

@@ -52,48 +52,52 @@ class Action(ABC):
     consent: ClassVar[Consent] = Consent.POLICY
     """Who has to agree before the action is carried out."""
     bound_by: ClassVar[tuple[str, ...]] = ()
-    """What policies of a catalog that forbid it are about (`table.catalog_policies`)."""
+    """Kinds of work that policies of a catalog may forbid and that it does
+    (`table.catalog_policies`)."""
     rests_on_workload: ClassVar[bool] = False
-    """Whether only recorded queries speak for it."""
+    """Whether it is planned only because of recorded queries."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Content files (data files, delete files) that it replaces: the manifests' strings
-        verbatim, sorted."""
+        """Return the paths of the content files that it replaces, data files or delete files, as
+        the manifests spell them, sorted."""
         return ()
 
     @property
     def trees(self) -> tuple[Tree, ...]:
-        """The trees of cuts that its canonical form names by their hashes: "tree" for one, "trees"
-        for several."""
+        """Return the trees of cuts that its canonical form names by their hashes: under "tree" if
+        it is one, else under "trees"."""
         return ()
 
     @property
     def moves_by(self) -> tuple[SpecField, ...] | None:
-        """The fields by which rows get another partition; None if they stay in their own."""
+        """Return the fields by which rows get another partition; None if they stay in their own."""
         return None
 
     @property
     def orphan_age_ms(self) -> int | None:
-        """Age from which it removes files that nobody refers to; None if it removes none."""
+        """Return the age in milliseconds from which it removes files that nobody refers to; None if
+        it removes none."""
         return None
 
     def without_files(self) -> Self:
-        """The same kind of work, without what it takes to carry it out: kept for long."""
+        """Return the same kind of work without its inputs, in the form that is kept for long."""
         return self
 
     def on(self, inputs: tuple[str, ...]) -> Self:
-        """The same work on these of its inputs only; itself where it has none."""
+        """Return the same work on these of its inputs only; the action itself where it has no
+        inputs."""
         return self
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
-        """JSON-able form, fields equal to their default omitted, no floats."""
+        """Return the JSON-able form, without fields that equal their default, and without
+        floats."""
 
     @classmethod
     @abstractmethod
     def from_canonical(cls, body: Mapping[str, Any]) -> Self:
-        """Inverse of `canonical`. Raises KeyError on a foreign document."""
+        """Return the action of a canonical form. Raises KeyError on a foreign document."""
 
     @abstractmethod
     def judge(self, facts: Facts) -> ActionState:
@@ -101,9 +105,10 @@ class Action(ABC):
         (docs/design/definitions.md#validity-per-action)."""
 
     def key_text(self, schema: Schema) -> str:
-        """By which columns it sorts, `a, b desc`, without a value of the table; "" for none."""
+        """Return the columns that it sorts by, as in `a, b desc`, without a value of the table; ""
+        for none."""
         return ""
 
     @abstractmethod
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
-        """`recluster by l_shipdate, month=2026-09`, as plans list it."""
+        """Return the line by which plans list it: `recluster by l_shipdate, month=2026-09`."""

@@ -25,9 +25,10 @@ def inputs_of(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ContentAction(Action, ABC):
-    """inputs: the manifests' strings verbatim, sorted."""
+    """Work on content files."""
 
     inputs: tuple[str, ...] = ()
+    """Paths of its input files, as the manifests spell them, sorted."""
 
     least_inputs: ClassVar[int] = 1
     """Files without which nothing is left to do."""
@@ -59,13 +60,12 @@ class ContentAction(Action, ABC):
 
 @dataclass(frozen=True, slots=True)
 class PartitionAction(ContentAction, ABC):
-    """Work on content files of one (spec id, partition).
-
-    partition: values of the spec's fields in their domain, () when unpartitioned.
-    """
+    """Work on content files of one partition."""
 
     spec_id: int = 0
+    """Id of the partition spec."""
     partition: Partition = ()
+    """Values of the spec's fields in their domain, () when unpartitioned."""
 
     def without_files(self) -> Self:
         return type(self)(spec_id=self.spec_id)

@@ -21,11 +21,12 @@ from reconciler.table.schema import PartitionSpec, Schema, SpecField, lead_field
 
 @dataclass(frozen=True, slots=True)
 class Migrate(Rewrite):
-    """spec_id: of the inputs, which may be of any of its partitions. output_spec_id, fields: of
-    the spec that the outputs get."""
+    """Data files moved from one partition spec to another."""
 
     output_spec_id: int = 0
+    """Id of the spec that its outputs get. Its inputs may be of any partition of `spec_id`."""
     fields: tuple[SpecField, ...] = ()
+    """Fields of the outputs' spec."""
 
     kind: ClassVar[str] = "Migrate"
     verb: ClassVar[str] = "migrate"

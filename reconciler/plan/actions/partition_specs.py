@@ -58,14 +58,16 @@ def fields_text(fields: Sequence[SpecField], schema: Schema) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SpecChange(Action, ABC):
-    """spec_id: of the wanted spec, known before the spec exists. fields: of it; () unpartitioned.
-    old: id of the default spec when it was planned. accepted: names of the risks that the policy
-    accepts, sorted."""
+    """A change of the table's partition specs, in its metadata alone."""
 
     spec_id: int = 0
+    """Id of the wanted spec, known before the spec exists."""
     fields: tuple[SpecField, ...] = ()
+    """Fields of the wanted spec, () for none."""
     old: int = 0
+    """Id of the default spec when it was planned."""
     accepted: tuple[str, ...] = ()
+    """Names of the risks that the policy accepts, sorted."""
 
     def canonical(self) -> dict[str, Any]:
         body = {

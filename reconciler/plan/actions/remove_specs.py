@@ -19,11 +19,12 @@ from reconciler.table.schema import PartitionSpec, Schema
 
 @dataclass(frozen=True, slots=True)
 class RemoveSpecs(Action):
-    """specs: ids, sorted: these and no others. unused_ms: the time without a use that they were
-    chosen by."""
+    """Partition specs without a use, removed from the metadata."""
 
     specs: tuple[int, ...] = ()
+    """Ids of the specs to remove, sorted."""
     unused_ms: int = 0
+    """Milliseconds without a use by which they were chosen."""
 
     kind: ClassVar[str] = "RemoveSpecs"
     verb: ClassVar[str] = "remove partition specs"

@@ -43,7 +43,7 @@ class Rewrite(PartitionAction, ABC):
 
     @property
     def into(self) -> int:
-        """The id of the spec that its outputs get."""
+        """Return the id of the spec that its outputs get."""
         return self.spec_id
 
     @property
@@ -53,7 +53,8 @@ class Rewrite(PartitionAction, ABC):
 
     @property
     def ordered_columns(self) -> int:
-        """How many columns its rows are ordered by, and moved to their partitions by."""
+        """Return the number of columns that its rows are ordered by, and moved to their partitions
+        by."""
         return len(self.ordering.key) + len(self.moves_by or ())
 
     def target_in(self, properties: Mapping[str, str]) -> int:
@@ -96,7 +97,7 @@ class Rewrite(PartitionAction, ABC):
 
     @classmethod
     def title(cls, ordering: Ordering, schema: Schema) -> str:
-        """`recluster by l_shipdate`, `bin-pack in order of a`, `bin-pack`."""
+        """Return `recluster by l_shipdate`, `bin-pack in order of a` or `bin-pack`."""
         text = ordering.text(schema)
         return cls.verb + (cls.by + text if text else "")
 
@@ -109,8 +110,8 @@ class Rewrite(PartitionAction, ABC):
         return self.title(self.ordering, schema) + (f", {place}" if place else "")
 
     def layout(self) -> str:
-        """Names what it makes of any files, 16 hex digits: equal for two actions of one partition
-        with the same ordering and sizes, whatever their inputs."""
+        """Return a hash of the target layout without the inputs, 16 hex digits: equal for two
+        actions of one partition with the same ordering and sizes."""
         body = self.canonical()
         del body["type"], body["inputs"]
         text = json.dumps(body, sort_keys=True, separators=(",", ":"))
@@ -124,7 +125,7 @@ def as_rewrite(action: Action) -> Rewrite | None:
 
 @dataclass(frozen=True, slots=True)
 class BinPack(Rewrite):
-    """Small files merged into larger ones; their rows stay in order of arrival or of a key."""
+    """Small files, merged into larger ones. Rows stay in order of arrival or of a key."""
 
     kind: ClassVar[str] = "BinPack"
     verb: ClassVar[str] = "bin-pack"

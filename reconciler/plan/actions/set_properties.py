@@ -13,10 +13,12 @@ from reconciler.table.schema import PartitionSpec, Schema
 
 @dataclass(frozen=True, slots=True)
 class SetProperties(Action):
-    """new: (name, wanted value); old: (name, value that it replaces, None where unset)."""
+    """Properties of the table that are set."""
 
     old: tuple[tuple[str, str | None], ...] = ()
+    """Name and value of each property before, None where it is not set."""
     new: tuple[tuple[str, str], ...] = ()
+    """Name and wanted value of each property."""
 
     kind: ClassVar[str] = "SetProperties"
     verb: ClassVar[str] = "set"

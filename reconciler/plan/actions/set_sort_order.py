@@ -14,11 +14,12 @@ from reconciler.table.schema import PartitionSpec, Schema, SortColumn
 
 @dataclass(frozen=True, slots=True)
 class SetSortOrder(Action):
-    """key: the wanted order. old: the order that it replaces, a term per sort field (`sort_term`),
-    () when unsorted."""
+    """The table's default sort order, which is set."""
 
     key: tuple[SortColumn, ...] = ()
+    """The wanted order."""
     old: tuple[str, ...] = ()
+    """The order that it replaces, a term for each sort field (`sort_term`); () when unsorted."""
 
     kind: ClassVar[str] = "SetSortOrder"
     verb: ClassVar[str] = "set"
@@ -70,7 +71,8 @@ def wanted_terms(key: Sequence[SortColumn]) -> tuple[str, ...]:
 
 
 def identity_columns(terms: Sequence[str]) -> tuple[tuple[str, str], ...] | None:
-    """(field, direction) of an order of plain columns, None where one is transformed."""
+    """Return (field id, direction) of each column of an order of plain columns; None where a column
+    is transformed."""
     if not all(term.startswith("identity(") for term in terms):
         return None
     parts = (term.split(" ") for term in terms)

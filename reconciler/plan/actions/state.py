@@ -24,15 +24,16 @@ PARTLY = "partly committed"
 
 @dataclass(frozen=True, slots=True)
 class ActionState:
-    """standing: the inputs that can still be rewritten: live, and without new deletes; sorted.
-    An approval covers an action on a part of its inputs, so that an execution goes on with them
-    although the action as planned is lost.
-    why: for people; "" for a pending action that nothing has touched.
-    """
+    """Whether an action can be carried out on the table as it is."""
 
     validity: Validity
+    """Whether it is pending, done or lost."""
     standing: tuple[str, ...] = ()
+    """The inputs that can still be rewritten, sorted: live, and without new deletes. An approval
+    covers an action on a part of its inputs, so that an execution goes on with them although the
+    action as planned is lost."""
     why: str = ""
+    """Why, for people; "" for a pending action that nothing has touched."""
 
     @property
     def begun(self) -> bool:

@@ -13,10 +13,12 @@ from reconciler.table.schema import PartitionSpec, Schema
 
 @dataclass(frozen=True, slots=True)
 class UpgradeFormat(Action):
-    """old: the version that it replaces; new: the wanted one."""
+    """The table's format version, which is raised."""
 
     old: int = 2
+    """The format version before."""
     new: int = 3
+    """The wanted format version."""
 
     kind: ClassVar[str] = "UpgradeFormat"
     needs_spark: ClassVar[bool] = True

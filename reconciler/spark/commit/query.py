@@ -31,10 +31,12 @@ WITHHELD = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JavaRows:
-    """rows: a Dataset of Java, which runs when it is asked. beyond: as in `table.Rows`."""
+    """What a query returns, as a Dataset of Java."""
 
     rows: Any
+    """The Dataset, which runs when it is asked."""
     beyond: str
+    """As in `table.Rows`."""
 
     def is_empty(self) -> bool:
         return bool(self.rows.isEmpty())

@@ -319,10 +319,12 @@ def await_executors(spark: Any, seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JvmEnd:
-    """How a session's JVM ended. code: of the process, negative for a signal. tail: last lines."""
+    """How a session's JVM ended."""
 
     code: int
+    """Exit code of its process, negative for a signal."""
     tail: tuple[str, ...]
+    """Its last lines of output."""
 
     @property
     def out_of_memory(self) -> bool:
