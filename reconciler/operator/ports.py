@@ -28,11 +28,11 @@ EXPIRED = "it is older than spec.approval.planTTL"
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogProblem:
-    """Why a catalog has no handle."""
+class Problem:
+    """What keeps a catalog, a policy or a namespace from being Ready."""
 
     reason: str
-    """Reason of a condition."""
+    """Reason of the condition."""
     message: str
     """Message of the condition."""
     stalls: bool
@@ -136,7 +136,7 @@ class CatalogHandle(Protocol):
 class Catalogs(Protocol):
     """The handles of the catalogs that are usable now."""
 
-    def handle(self, namespace: str, name: str) -> CatalogHandle | CatalogProblem: ...
+    def handle(self, namespace: str, name: str) -> CatalogHandle | Problem: ...
 
     def workload_stale(self, namespace: str, name: str) -> str:
         """Return why evidence of queries must not be used, "" if it may."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.api.choices import EngineType
 from reconciler.api.conditions import ConditionType, Reason
@@ -23,6 +23,15 @@ Rests = tuple[Reason, str]
 """Reason and message of Converged for a table with nothing to do."""
 
 NOTHING_TO_DO: Rests = (Reason.NOTHING_TO_DO, "nothing above threshold")
+
+
+class LapsedApproval(NamedTuple):
+    """An approved plan that is no longer valid."""
+
+    plan_id: str
+    """Id of the plan."""
+    why: str
+    """Why it is not valid, and how the new plan differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +71,8 @@ class ProposalSummary:
     """Whether an action depends on the recorded queries."""
     saving_per_byte: float = 0.0
     """Predicted saving per byte rewritten, by which tables are ordered."""
-    changed_from: tuple[str, str] | None = None
-    """An approved plan that is no longer valid, and how the new one differs; None without one."""
+    lapsed: LapsedApproval | None = None
+    """An approval of an earlier plan that lapsed; None without one."""
     conflicting: bool = True
     """Whether the plan has work of a class that other writers won last (`plan.conflicts`)."""
     engine: EngineType = EngineType.SPARK

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from reconciler.api.checks import errors_of
 from reconciler.api.conditions import Reason
@@ -24,14 +23,13 @@ KEPT = 20_000
 Typed = TypeVar("Typed", bound=Document)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a stored object cannot be acted on."""
+class Refusal(NamedTuple):
+    """Why something cannot be done, as a condition shows it."""
 
     reason: str
-    """Reason of Stalled."""
+    """Reason of the condition."""
     message: str
-    """Message of Stalled."""
+    """Message of the condition."""
 
 
 class StoredDocuments:

@@ -120,7 +120,7 @@ def test_a_look_plans_once_although_an_older_approved_plan_stands(
     )
     look = look_at(world.actor, step.target, step.policy, "f", [approved.id], step.clock())
     assert look.plan.id == approved.id
-    assert look.pending and look.changed_from is None
+    assert look.pending and look.lapsed is None
     assert len(decisions) == 1
 
 

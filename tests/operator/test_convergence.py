@@ -16,7 +16,7 @@ from reconciler.errors import UnavailableError
 from reconciler.kube.kinds import JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.policy.reconcile import Policies
-from reconciler.operator.ports import CatalogProblem, Identifier
+from reconciler.operator.ports import Identifier, Problem
 from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
 from tests.examples import examples
@@ -239,8 +239,8 @@ def play(stage: Play, step: tuple[Any, ...]) -> None:
         stage.world.now += dt.timedelta(seconds=rest[0])
     elif kind == "catalog":
         problems = {
-            "away": CatalogProblem("CatalogUnavailable", "no answer", False),
-            "denied": CatalogProblem("AccessDenied", "no entry", True),
+            "away": Problem("CatalogUnavailable", "no answer", False),
+            "denied": Problem("AccessDenied", "no entry", True),
         }
         stage.world.problem = problems.get(rest[0])
         broken = UnavailableError("no answer") if rest[0] == "broken" else None

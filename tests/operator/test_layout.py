@@ -21,7 +21,7 @@ from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.conditions import condition_of
 from reconciler.operator.layout.endings import Achieved
 from reconciler.operator.layout.subject import FINALIZER
-from reconciler.operator.ports import CatalogProblem
+from reconciler.operator.ports import Problem
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.plan.execution import WAITING
 from reconciler.plan.ledger import ReadCheck
@@ -551,7 +551,7 @@ def test_a_job_that_ends_while_its_catalog_has_no_secret_is_judged_when_it_has_o
     name = world.table("orders", GIB)
     operator = world.operator()
     job = world.started(operator)
-    world.problem = CatalogProblem("SecretNotFound", "there is no Secret x", True)
+    world.problem = Problem("SecretNotFound", "there is no Secret x", True)
     world.end(job)
     world.turn(operator, 3)
     status = world.layout(name)["status"]
@@ -685,18 +685,18 @@ def test_a_dead_catalog_makes_converged_unknown_and_keeps_the_reservation() -> N
     idle = world.table("idle")
     operator = world.operator()
     job = world.started(operator, 2)
-    world.problem = CatalogProblem("CatalogUnavailable", "no answer", False)
+    world.problem = Problem("CatalogUnavailable", "no answer", False)
     world.turn(operator, 2)
     found = {c["type"]: c for c in world.layout(name)["status"]["conditions"]}
     assert (found["Ready"]["status"], found["Ready"]["reason"]) == ("False", "CatalogUnavailable")
     assert found["Converged"]["status"] == "Unknown"
     assert world.living()
-    world.problem = CatalogProblem("SecretNotFound", "there is no Secret x", True)
+    world.problem = Problem("SecretNotFound", "there is no Secret x", True)
     world.turn(operator)
     found = {c["type"]: c for c in world.layout(name)["status"]["conditions"]}
     assert (found["Ready"]["status"], found["Ready"]["reason"]) == ("False", "SecretNotFound")
     assert found["Converged"]["reason"] == "RewriteRunning"
-    world.problem = CatalogProblem("CatalogUnavailable", "no answer", False)
+    world.problem = Problem("CatalogUnavailable", "no answer", False)
     world.end(job)
     world.turn(operator, 2)
     status = world.layout(name)["status"]

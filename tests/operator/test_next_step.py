@@ -28,6 +28,7 @@ from reconciler.operator.layout.steps import (
 )
 from reconciler.operator.ports import CutShort
 from reconciler.operator.proposal_summary import NOTHING_TO_DO, ProposalSummary
+from reconciler.operator.stored import Refusal
 from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.budget import Gate
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction
@@ -291,10 +292,10 @@ states = st.builds(
     record=st.none() | records,
     deleting=st.none() | moments,
     suspended=texts,
-    invalid=st.none() | st.just(("InvalidSpec", "bad")),
+    invalid=st.none() | st.just(Refusal("InvalidSpec", "bad")),
     catalog_down=texts,
     owner=texts,
-    stop=st.none() | st.just(("OutsideWindow", "closed")),
+    stop=st.none() | st.just(Refusal("OutsideWindow", "closed")),
     known_plans=st.just({PLAN: DIGEST}),
     workload_stale=texts,
     trouble=st.just(Trouble()) | st.just(Trouble("NoEffect", "m")),

@@ -12,7 +12,7 @@ from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
 from reconciler.operator.catalog.reconcile import MISSES, Listing, _missing
 from reconciler.operator.index import trim
 from reconciler.operator.policy.reconcile import Policies
-from reconciler.operator.ports import CatalogProblem
+from reconciler.operator.ports import Problem
 from reconciler.operator.process.watch import triggers
 from reconciler.operator.work import Key, Work
 from tests.operator.worlds import GIB, NAMESPACE, Operator, World
@@ -131,7 +131,7 @@ def test_a_catalog_that_is_lost_during_a_reconcile_does_not_end_it() -> None:
     world.table("a", GIB)
     operator = world.operator()
     found, handles = policies(world, operator, "a"), iter([world.catalog])
-    lost = CatalogProblem("CatalogUnavailable", "it does not answer", False)
+    lost = Problem("CatalogUnavailable", "it does not answer", False)
     found.catalogs = SimpleNamespace(handle=lambda namespace, name: next(handles, lost))
     reconcile(world, operator, found)
     assert condition(world, "Ready")["status"] == "True"

@@ -29,6 +29,7 @@ from reconciler.operator.layout.status import (
 )
 from reconciler.operator.layout.steps import Stall, Wait
 from reconciler.operator.policy.status import PolicyView, policy_status
+from reconciler.operator.ports import Problem
 from reconciler.operator.status_text import parse_time, short_bytes, short_duration
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Recluster
@@ -187,7 +188,7 @@ def test_a_table_of_an_older_generation_is_not_counted_as_converged() -> None:
 
 
 def test_a_dead_catalog_leaves_nothing_true() -> None:
-    view = PolicyView([], 3, {}, False, (Reason.CATALOG_UNAVAILABLE, "refused", False))
+    view = PolicyView([], 3, {}, False, Problem(Reason.CATALOG_UNAVAILABLE, "refused", False))
     status = policy_status(None, view, 1, NOW)
     assert condition_of(status, ConditionType.READY)["status"] == "False"
     assert condition_of(status, ConditionType.CONVERGED)["status"] == "Unknown"
@@ -383,7 +384,7 @@ def test_a_stall_of_a_newer_version_is_passed_on_as_it_is() -> None:
 
 @pytest.mark.parametrize("reason", [Reason.CATALOG_NOT_FOUND, Reason.CATALOG_UNAVAILABLE])
 def test_what_a_policy_lacks_is_the_reason_of_converged_too(reason: Reason) -> None:
-    view = PolicyView((), 0, {}, False, (reason, "m", reason is Reason.CATALOG_NOT_FOUND))
+    view = PolicyView((), 0, {}, False, Problem(reason, "m", reason is Reason.CATALOG_NOT_FOUND))
     found = {item["type"]: item for item in policy_status({}, view, 1, NOW)["conditions"]}
     assert (found["Converged"]["status"], found["Converged"]["reason"]) == ("Unknown", reason)
 

@@ -24,7 +24,7 @@ from reconciler.operator.layout.gathering import Gatherer
 from reconciler.operator.layout.plan_status import plan_status
 from reconciler.operator.layout.reconcile import Layouts
 from reconciler.operator.layout.writer import LayoutWriter
-from reconciler.operator.ports import CatalogProblem, CutShort, Run
+from reconciler.operator.ports import CutShort, Problem, Run
 from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.operator.spending.stored_book import Spending
@@ -239,7 +239,7 @@ class World:
         self.catalogs: dict[str, FakeCatalog] = {}
         self.catalog_body = self._catalog(NAMESPACE)
         self.catalog = self.catalogs[NAMESPACE]
-        self.problem: CatalogProblem | None = None
+        self.problem: Problem | None = None
         self.stale = ""
         self.documents = StoredDocuments()
         self.max_jobs, self.cap = 4, 1 << 40

@@ -35,7 +35,7 @@ from reconciler.operator import logs
 from reconciler.operator.index import Index
 from reconciler.operator.job_record import JobRecord, began, own_reservation
 from reconciler.operator.layout.look import look_at
-from reconciler.operator.ports import CatalogHandle, CatalogProblem, CutShort, Identifier, Run
+from reconciler.operator.ports import CatalogHandle, CutShort, Identifier, Problem, Run
 from reconciler.operator.proposal_summary import ProposalSummary
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import Refusal, StoredDocuments
@@ -194,7 +194,7 @@ class LiveCatalogs:
     """Seconds for all calls of one reconcile to one catalog."""
     cache: Path = field(default_factory=cache_directory)
     """Directory of cached manifests."""
-    down: dict[tuple[str, str], CatalogProblem] = field(default_factory=dict)
+    down: dict[tuple[str, str], Problem] = field(default_factory=dict)
     """Why a catalog is not usable, as its last reconcile found, by (namespace, name)."""
     stale: dict[tuple[str, str], str] = field(default_factory=dict)
     """Why the recorded queries of a catalog are too old, as its last reconcile found, by
@@ -206,23 +206,21 @@ class LiveCatalogs:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     """Guards the handles and the lanes."""
 
-    def handle(self, namespace: str, name: str) -> CatalogHandle | CatalogProblem:
+    def handle(self, namespace: str, name: str) -> CatalogHandle | Problem:
         """Return the handle, or why there is none: the last result of its reconcile comes first."""
         body = self.index.catalog(namespace, name)
         if body is not None and (namespace, name) in self.down:
             return self.down[namespace, name]
         return self.open(namespace, name, body)
 
-    def open(
-        self, namespace: str, name: str, body: dict[str, Any] | None
-    ) -> LiveHandle | CatalogProblem:
+    def open(self, namespace: str, name: str, body: dict[str, Any] | None) -> LiveHandle | Problem:
         """As `handle`, even if the catalog was unreachable last time."""
         if body is None:
             text = f"there is no IcebergCatalog {name} in namespace {namespace}"
-            return CatalogProblem(Reason.CATALOG_NOT_FOUND.value, text, True)
+            return Problem(Reason.CATALOG_NOT_FOUND.value, text, True)
         document = self.documents.read(body, IcebergCatalog)
         if isinstance(document, Refusal):
-            return CatalogProblem(document.reason, f"catalog {name}: {document.message}", True)
+            return Problem(document.reason, f"catalog {name}: {document.message}", True)
         secret = document.spec.secret.name if document.spec.secret else ""
         seen = self.index.secret_version(namespace, secret) if secret else ""
         take_over = (body["metadata"].get("annotations") or {}).get(TAKE_OVER, "")
@@ -239,18 +237,18 @@ class LiveCatalogs:
 
     def _opened(
         self, document: IcebergCatalog, secret: str, version: str, uid: str, take_over: str
-    ) -> LiveHandle | CatalogProblem:
+    ) -> LiveHandle | Problem:
         values = self._secret(document.namespace, secret) if secret else {}
-        if isinstance(values, CatalogProblem):
+        if isinstance(values, Problem):
             return values
         try:
             config = catalog_config(document, values, self.reach)
             logs.conceal(secret_values(config))
             refuse_places(document, config)
         except RefusedAddressError as error:
-            return CatalogProblem(Reason.INVALID_SPEC.value, error.what, True)
+            return Problem(Reason.INVALID_SPEC.value, error.what, True)
         except UserError as error:
-            return CatalogProblem(Reason.SECRET_NOT_FOUND.value, error.what, True)
+            return Problem(Reason.SECRET_NOT_FOUND.value, error.what, True)
         timeout = float(document.spec.timeout_seconds)
         store = SharedStore(
             config,
@@ -277,19 +275,19 @@ class LiveCatalogs:
         with self._lock:
             return self._lanes.setdefault((namespace, name), Lane(f"{namespace}/{name}"))
 
-    def _secret(self, namespace: str, name: str) -> dict[str, str] | CatalogProblem:
+    def _secret(self, namespace: str, name: str) -> dict[str, str] | Problem:
         """Return the Secret's values, which are used only for the connection."""
         reason = Reason.SECRET_NOT_FOUND.value
         try:
             data = self.api.get(SECRET, namespace, name).get("data") or {}
             return {key: base64.b64decode(text).decode() for key, text in data.items()}
         except NotFound:
-            return CatalogProblem(reason, f"there is no Secret {name}", True)
+            return Problem(reason, f"there is no Secret {name}", True)
         except (binascii.Error, UnicodeDecodeError):
-            return CatalogProblem(reason, f"Secret {name} has a value that is not text", True)
+            return Problem(reason, f"Secret {name} has a value that is not text", True)
         except ApiError as error:
             text = f"Secret {name} cannot be read: {error.what}"
-            return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, text, False)
+            return Problem(Reason.CATALOG_UNAVAILABLE.value, text, False)
 
     def workload_stale(self, namespace: str, name: str) -> str:
         return self.stale.get((namespace, name), "")

@@ -24,7 +24,7 @@ from reconciler.catalog.calls import in_lane
 from reconciler.errors import ReconcilerError, UnusableLogError
 from reconciler.operator.catalog.handles import LiveHandle
 from reconciler.operator.catalog.turns import Turns
-from reconciler.operator.ports import CatalogHandle, CatalogProblem
+from reconciler.operator.ports import CatalogHandle, Problem
 from reconciler.queries.shape import STALE_MS, workload_of
 from reconciler.workload_log.catalog_tables import ExcludingSink, tables_in
 from reconciler.workload_log.stores import OutOfTime, StoredLog, remote_log, stored_logs
@@ -115,9 +115,7 @@ class Imports:
     _turns: Turns = field(default_factory=lambda: Turns(2, PATIENCE_SECONDS))
     """Lets two runs go on at once."""
 
-    def state(
-        self, where: Where, handle: CatalogHandle | CatalogProblem, now: dt.datetime
-    ) -> ImportState:
+    def state(self, where: Where, handle: CatalogHandle | Problem, now: dt.datetime) -> ImportState:
         """Return what is known; start the next run if it is due."""
         if not isinstance(handle, LiveHandle):
             return ImportState(Truth.UNKNOWN, Reason.CATALOG_UNAVAILABLE.value, "not known")

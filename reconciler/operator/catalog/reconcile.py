@@ -31,7 +31,7 @@ from reconciler.operator.catalog.plan_retention import PlanRetention, plans_in_u
 from reconciler.operator.catalog.status import CatalogView, catalog_status
 from reconciler.operator.index import table_of
 from reconciler.operator.layout.status import changed
-from reconciler.operator.ports import CatalogProblem, Identifier
+from reconciler.operator.ports import Identifier, Problem
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.work import Key, Result, Work, spread
 
@@ -81,7 +81,7 @@ class CatalogReconciler:
         if known is None or known.missing.get(table, 0) < MISSES:
             return False
         handle = self.catalogs.handle(namespace, name)
-        if isinstance(handle, CatalogProblem):
+        if isinstance(handle, Problem):
             return False
         try:
             return handle.glance(table) is None
@@ -130,22 +130,22 @@ class CatalogReconciler:
         moment = due.next_look(f"{key.namespace}/{key.name}", interval, now)
         return Result(due=min(moment, workload.due or moment).timestamp())
 
-    def _looked(self, where: tuple[str, str], body: dict[str, Any]) -> CatalogProblem | None:
+    def _looked(self, where: tuple[str, str], body: dict[str, Any]) -> Problem | None:
         """Open and list the catalog; return why that failed."""
         opened = self.catalogs.open(*where, body)
-        if isinstance(opened, CatalogProblem):
+        if isinstance(opened, Problem):
             return opened
         try:
             tables = frozenset(opened.listing())
         except UnavailableError as error:
-            return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, _line(error), False)
+            return Problem(Reason.CATALOG_UNAVAILABLE.value, _line(error), False)
         except (RedirectedError, TableDamagedError) as error:
             # What it answered is wrong, not what names it: it is asked again soon.
-            return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, _line(error), False)
+            return Problem(Reason.CATALOG_UNAVAILABLE.value, _line(error), False)
         except UserError as error:
             denied = isinstance(error, AccessDeniedError)
             reason = Reason.ACCESS_DENIED if denied else Reason.INVALID_SPEC
-            return CatalogProblem(reason.value, _line(error), True)
+            return Problem(reason.value, _line(error), True)
         before = self.listings.get(where)
         missing = _missing(before, tables, self._governed(where))
         self.listings[where] = Listing(tables, missing)
@@ -161,14 +161,14 @@ class CatalogReconciler:
         return [table_of(item) for item in self.runtime.index.layouts_of_catalog(*where)]
 
     def _write(
-        self, body: dict[str, Any], problem: CatalogProblem | None, workload: Any,
+        self, body: dict[str, Any], problem: Problem | None, workload: Any,
         where: tuple[str, str], now: dt.datetime,
     ) -> None:  # fmt: skip
         generation = int(body["metadata"].get("generation") or 0)
         status = body.get("status") or {}
         listed = self.listings.get(where)
         view = CatalogView(
-            failure=None if problem is None else (problem.reason, problem.message, problem.stalls),
+            problem=problem,
             tables=len(listed.tables) if listed is not None and problem is None else None,
             workload=(workload.status, workload.reason, workload.message),
             workload_version=workload.version,

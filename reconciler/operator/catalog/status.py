@@ -10,15 +10,15 @@ from typing import Any
 from reconciler.api.conditions import EXPLANATIONS, ConditionType, Reason
 from reconciler.api.conditions import Status as Truth
 from reconciler.operator.conditions import Body, Condition, explained, merged
+from reconciler.operator.ports import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogView:
     """What the status of an IcebergCatalog is built from."""
 
-    failure: tuple[str, str, bool] | None
-    """(reason, message, whether it stalls) of a Ready that is False; None if the catalog is
-    ready."""
+    problem: Problem | None
+    """Why the catalog is not ready; None if it is."""
     tables: int | None
     """Number of listed tables, None while it is unknown."""
     workload: tuple[Truth, str, str]
@@ -30,16 +30,16 @@ def catalog_status(
     old: Mapping[str, Any] | None, view: CatalogView, generation: int, now: dt.datetime
 ) -> Body:
     conditions = []
-    if view.failure is None:
+    if view.problem is None:
         text = EXPLANATIONS[Reason.CATALOG_REACHABLE].cause.rstrip(".")
         conditions.append(
             Condition(ConditionType.READY, Truth.TRUE, Reason.CATALOG_REACHABLE, text)
         )
     else:
-        reason, message, stalls = view.failure
+        reason, message = view.problem.reason, view.problem.message
         text = explained(reason, message)
         conditions.append(Condition(ConditionType.READY, Truth.FALSE, reason, text))
-        if stalls:
+        if view.problem.stalls:
             conditions.append(Condition(ConditionType.STALLED, Truth.TRUE, reason, text))
     conditions.append(Condition(ConditionType.WORKLOAD_FRESH, *view.workload))
     body: Body = {

@@ -20,7 +20,7 @@ from reconciler.operator.layout.seen import Object, pods_of
 from reconciler.operator.layout.status import failures_body, with_history
 from reconciler.operator.layout.subject import Subject
 from reconciler.operator.layout.writer import LayoutWriter
-from reconciler.operator.ports import CatalogProblem
+from reconciler.operator.ports import Problem
 from reconciler.operator.status_text import short_bytes, short_duration, utc
 from reconciler.operator.work import Result
 from reconciler.plan.execution import WAITING
@@ -138,7 +138,7 @@ class Endings:
         handle = subject.handle
         uuid = uuid_of(subject.status)
         done = Achieved()
-        if not isinstance(handle, CatalogProblem) and uuid:
+        if not isinstance(handle, Problem) and uuid:
             done = achieved(*handle.end_run(uuid, record))
         succeeded = job is not None and job.phase is Phase.SUCCEEDED
         succeeded = succeeded or (job is None and _did_all(record, done))

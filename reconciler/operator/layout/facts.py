@@ -9,6 +9,7 @@ from reconciler.kube.names import RECOMMENDATION
 from reconciler.operator.job_record import OPEN, JobRecord, Phase
 from reconciler.operator.ports import CutShort
 from reconciler.operator.proposal_summary import ProposalSummary
+from reconciler.operator.stored import Refusal
 from reconciler.plan.budget import Gate
 
 
@@ -107,20 +108,19 @@ class LayoutInput:
     """Since when the object is being deleted; None if it is not."""
     suspended: str = ""
     """Which suspension applies, "" for none."""
-    invalid: tuple[str, str] | None = None
-    """(reason, message) of what must be corrected first; None if nothing must."""
+    invalid: Refusal | None = None
+    """What must be corrected first; None if nothing must."""
     catalog_down: str = ""
     """Why the catalog is not reachable, "" if it is."""
-    unreachable: tuple[str, str] | None = None
-    """(reason, message) of a catalog that must be corrected first, which is then also in
-    `invalid`."""
+    unreachable: Refusal | None = None
+    """What must be corrected in the catalog first, which is then also in `invalid`."""
     paused: str = ""
     """Why the table itself stops all work on it, "" if it does not."""
     owner: str = ""
     """Who else claims the table, "" if no one does."""
-    stop: tuple[str, str] | None = None
-    """(reason, message) why a running job may not continue, such as a changed policy or a closed
-    window; None if it may."""
+    stop: Refusal | None = None
+    """Why a running job may not continue, such as a changed policy or a closed window; None if it
+    may."""
     known_plans: dict[str, str] = field(default_factory=dict)
     """Digest of each of our plans, by its id."""
     workload_stale: str = ""

@@ -41,13 +41,13 @@ from reconciler.operator.layout.subject import (
     suspended_by,
     unreachable_because,
 )
-from reconciler.operator.ports import CatalogProblem, Catalogs, CutShort
+from reconciler.operator.ports import Catalogs, CutShort, Problem
 from reconciler.operator.proposal_summary import ProposalSummary, at_rest_by
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.spending.reservations import Recorded, held, unsettled
 from reconciler.operator.spending.stored_book import Spending
 from reconciler.operator.status_text import parse_time
-from reconciler.operator.stored import StoredDocuments
+from reconciler.operator.stored import Refusal, StoredDocuments
 from reconciler.operator.work import Key
 from reconciler.plan.budget import Spent
 from reconciler.plan.gate import gate
@@ -134,7 +134,7 @@ class Gatherer:
         policy, handle = subject.policy, subject.handle
         interval = policy.spec.interval_seconds if isinstance(policy, TableLayoutPolicy) else 600
         known = failures.failures_of(subject.status)
-        down = handle.message if isinstance(handle, CatalogProblem) and not handle.stalls else ""
+        down = handle.message if isinstance(handle, Problem) and not handle.stalls else ""
         if not down and known is not None:
             down = self._glance(subject)
         return LayoutInput(
@@ -162,18 +162,18 @@ class Gatherer:
             catalog_version=catalog_version(handle),
         )
 
-    def _why_to_stop(self, subject: Subject) -> tuple[str, str] | None:
+    def _why_to_stop(self, subject: Subject) -> Refusal | None:
         """Return why a running job may not continue."""
         record = record_of(subject.status)
         if record is not None and self.spending.gives_way(subject.key.namespace, record.name):
             text = "another namespace has waited for a slot for a whole turn; this job goes on"
-            return Reason.CONCURRENCY_LIMIT.value, text
+            return Refusal(Reason.CONCURRENCY_LIMIT.value, text)
         return stop_because(subject)
 
     def _glance(self, subject: Subject) -> str:
         """Load the table once; return "" or why the catalog does not answer."""
         handle = subject.handle
-        if isinstance(handle, CatalogProblem) or subject.glance or subject.gone:
+        if isinstance(handle, Problem) or subject.glance or subject.gone:
             return ""
         try:
             subject.glance = handle.glance(subject.table)
@@ -185,7 +185,7 @@ class Gatherer:
         return ""
 
     def _foreign_owner(self, subject: Subject) -> str:
-        if subject.glance is None or isinstance(subject.handle, CatalogProblem):
+        if subject.glance is None or isinstance(subject.handle, Problem):
             return ""
         owner = subject.glance.owner
         return "" if owner in ("", subject.handle.owner()) else owner
@@ -201,7 +201,7 @@ class Gatherer:
         policy = (subject.policy_body or {}).get("metadata") or {}
         asked = [m.get("annotations", {}).get(REQUESTED_AT, "") for m in (meta, policy)]
         spec = scope(policy.get("uid"), policy.get("generation"), meta.get("generation"), *asked)
-        version = "" if isinstance(subject.handle, CatalogProblem) else subject.handle.version
+        version = "" if isinstance(subject.handle, Problem) else subject.handle.version
         location = subject.glance.metadata_location if subject.glance else ""
         return Scopes(spec, scope(spec, version), scope(location))
 
@@ -211,7 +211,7 @@ class Gatherer:
         if down:
             return replace(given, catalog_down=down)
         if subject.gone:
-            gone = (Reason.TABLE_NOT_FOUND.value, "the catalog has no such table")
+            gone = Refusal(Reason.TABLE_NOT_FOUND.value, "the catalog has no such table")
             return replace(given, invalid=gone)
         given = replace(given, paused=_paused(subject), owner=self._foreign_owner(subject))
         if given.paused or given.owner:
@@ -224,7 +224,7 @@ class Gatherer:
         except (UnavailableError, RedirectedError) as error:
             return replace(given, catalog_down=error.what)
         except UserError as error:
-            return replace(given, invalid=(stalled_by(error).value, shown_error(error)))
+            return replace(given, invalid=Refusal(stalled_by(error).value, shown_error(error)))
         stop = self._why_to_stop(subject)
         return replace(given, cut_short=subject.cut_short, stop=stop, recommendation=wished)
 

@@ -30,7 +30,12 @@ from reconciler.loop.waiting import ripens_ms
 from reconciler.operator.layout.deletes_status import deletes_status
 from reconciler.operator.layout.plan_status import plan_status, plan_summary
 from reconciler.operator.ports import EXPIRED
-from reconciler.operator.proposal_summary import NOTHING_TO_DO, ProposalSummary, Rests
+from reconciler.operator.proposal_summary import (
+    NOTHING_TO_DO,
+    LapsedApproval,
+    ProposalSummary,
+    Rests,
+)
 from reconciler.operator.status_text import short_bytes
 from reconciler.plan.money import plan_money, plan_money_text
 from reconciler.plan.plan import Plan, PlannedAction
@@ -67,22 +72,22 @@ def look_at(
     damage = damage_of(proposal.observation)
     if damage:
         raise TableDamagedError(damage)
-    changed = None
+    lapsed = None
     # What waits on a branch comes first, and an approved plan may be the one that put it there.
     free = proposal.settings.audited is None
     if free and approved and proposal.plan.id not in approved:
-        found, changed = _approved_plan(actor, proposal, approved, now)
+        found, lapsed = _approved_plan(actor, proposal, approved, now)
         if found is not None:
             actor.put_plan(found)
             proposal = with_standing(proposal, found, now)
         elif not proposal.pending:
-            changed = None  # a table without work needs none of these plans
+            lapsed = None  # a table without work needs none of these plans
     uri = ""
     if proposal.pending:
         if not proposal.frozen:
             actor.put_plan(proposal.plan)
         uri = actor.plans.uri_of(proposal.plan)
-    return _summary_of(proposal, fingerprint, uri, changed, now, engine_in_pod(step, proposal))
+    return _summary_of(proposal, fingerprint, uri, lapsed, now, engine_in_pod(step, proposal))
 
 
 def engine_in_pod(step: Step, proposal: Proposal) -> EngineType:
@@ -98,14 +103,13 @@ def engine_in_pod(step: Step, proposal: Proposal) -> EngineType:
 
 def _approved_plan(
     actor: ClusterActor, proposal: Proposal, approved: Sequence[str], now: dt.datetime
-) -> tuple[Plan | None, tuple[str, str] | None]:
-    """Return (the approved plan that is still valid, None) or (None, (approved id, the
-    difference)).
+) -> tuple[Plan | None, LapsedApproval | None]:
+    """Return the approved plan that is still valid; else None, and the first approval that lapsed.
 
     Ids of other tables and of plans that were carried out are ignored.
     """
     head = head_of(proposal.observation)
-    lost: tuple[str, str] | None = None
+    lapsed: LapsedApproval | None = None
     uuid = proposal.observation.uuid
     stored = actor.published_ids(uuid)
     own = [plan_id for plan_id in approved if plan_id in stored]
@@ -126,8 +130,8 @@ def _approved_plan(
             why = forbidden_by(proposal.observation.metadata.bounds, pending, now)
         if not why:
             return plan, None
-        lost = lost or (plan_id, f"{why}; {_difference(plan, proposal)}")
-    return None, lost
+        lapsed = lapsed or LapsedApproval(plan_id, f"{why}; {_difference(plan, proposal)}")
+    return None, lapsed
 
 
 def _fallen_text(found: Judgement) -> str:
@@ -157,7 +161,7 @@ def _summary_of(
     proposal: Proposal,
     fingerprint: str,
     uri: str,
-    changed: tuple[str, str] | None,
+    lapsed: LapsedApproval | None,
     now: dt.datetime,
     engine: EngineType,
 ) -> ProposalSummary:
@@ -186,7 +190,7 @@ def _summary_of(
         rests=NOTHING_TO_DO if pending else _rests(proposal),
         revisit=_revisit(proposal, now),
         saving_per_byte=predicted.saving / predicted.bytes_in if predicted.bytes_in else 0.0,
-        changed_from=changed,
+        lapsed=lapsed,
         conflicting=proposal.history.conflicts.concern([item.action for item in pending]),
         engine=engine,
         deletes=deletes_status(seen),

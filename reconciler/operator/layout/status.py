@@ -23,6 +23,7 @@ from reconciler.operator.conditions import (
 )
 from reconciler.operator.layout.failures import Failures
 from reconciler.operator.layout.steps import Decision, Launch, Propose, Retire, Stall, Wait
+from reconciler.operator.stored import Refusal
 
 MOST_HISTORY = 5
 
@@ -79,12 +80,12 @@ def layout_conditions(
     verdict: Sequence[Condition],
     *,
     known: bool,
-    ready_now: tuple[str, str] | None = None,
+    ready_now: Refusal | None = None,
 ) -> list[Condition]:
     """Return the conditions of a TableLayout. known: the table was observed at some time. verdict:
     Approved and WithinBudget.
 
-    ready_now: (reason, message) of what prevents Ready although it does not stall.
+    ready_now: what prevents Ready although it does not stall.
     """
     conditions = [_layout_ready(decision, known, ready_now)]
     if isinstance(decision, Stall):
@@ -93,7 +94,7 @@ def layout_conditions(
     return [*conditions, _layout_converged(decision), *verdict]
 
 
-def _layout_ready(decision: Decision, known: bool, ready_now: tuple[str, str] | None) -> Condition:
+def _layout_ready(decision: Decision, known: bool, ready_now: Refusal | None) -> Condition:
     kind = ConditionType.READY
     if isinstance(decision, Stall) and (not known or _bears_ready(decision.reason)):
         return Condition(kind, Truth.FALSE, decision.reason, decision.message)

@@ -15,7 +15,7 @@ from reconciler.operator.conditions import Body
 from reconciler.operator.index import policy_key_of, policy_of, table_of
 from reconciler.operator.job_record import Phase, record_of
 from reconciler.operator.layout.failures import scope
-from reconciler.operator.ports import CatalogHandle, CatalogProblem, CutShort
+from reconciler.operator.ports import CatalogHandle, CutShort, Problem
 from reconciler.operator.proposal_summary import ProposalSummary
 from reconciler.operator.stored import Refusal
 from reconciler.operator.work import Key, Work
@@ -36,7 +36,7 @@ class Subject:
     """Its policy, why that cannot be used, or None if there is no such policy."""
     policy_body: Body | None
     """The policy as stored; None if there is none."""
-    handle: CatalogHandle | CatalogProblem
+    handle: CatalogHandle | Problem
     """Its catalog, or why that cannot be used."""
     now: dt.datetime
     """Time of the reconcile."""
@@ -73,14 +73,14 @@ class Subject:
     def usable(self) -> tuple[TableLayoutPolicy, CatalogHandle]:
         """The policy and the catalog of a table for which the checks of both found no fault."""
         assert isinstance(self.policy, TableLayoutPolicy)
-        assert not isinstance(self.handle, CatalogProblem)
+        assert not isinstance(self.handle, Problem)
         return self.policy, self.handle
 
     @property
     def prices(self) -> Prices | None:
         """The prices of its catalog; None without any, or while the catalog cannot be used."""
         handle = self.handle
-        return None if isinstance(handle, CatalogProblem) else handle.document.spec.prices
+        return None if isinstance(handle, Problem) else handle.document.spec.prices
 
     @property
     def table(self) -> tuple[str, ...]:
@@ -91,10 +91,10 @@ class Subject:
         return policy_key_of(self.body)
 
 
-def catalog_version(handle: CatalogHandle | CatalogProblem) -> str:
+def catalog_version(handle: CatalogHandle | Problem) -> str:
     """Return a hash of the catalog's and its secret's version, "" for a catalog that is not
     usable."""
-    return "" if isinstance(handle, CatalogProblem) else scope(handle.version)
+    return "" if isinstance(handle, Problem) else scope(handle.version)
 
 
 def shown_error(error: ReconcilerError) -> str:
@@ -118,50 +118,50 @@ def suspended_by(subject: Subject) -> str:
     return ""
 
 
-def invalid_because(subject: Subject) -> tuple[str, str] | None:
+def invalid_because(subject: Subject) -> Refusal | None:
     spec = subject.body["spec"]
     name = table_layout_name(spec["catalogRef"]["name"], subject.table)
     if subject.key.name != name:  # two objects would start two jobs
         text = f"the TableLayout of this table must be called {name}; the operator creates it"
-        return Reason.INVALID_SPEC.value, text
+        return Refusal(Reason.INVALID_SPEC.value, text)
     if subject.policy is None:
         name = policy_of(subject.body)
-        return Reason.INVALID_SPEC.value, f"there is no TableLayoutPolicy {name}"
+        return Refusal(Reason.INVALID_SPEC.value, f"there is no TableLayoutPolicy {name}")
     if isinstance(subject.policy, Refusal):
-        return subject.policy.reason, f"policy: {subject.policy.message}"
+        return Refusal(subject.policy.reason, f"policy: {subject.policy.message}")
     return unreachable_because(subject.handle)
 
 
-def unreachable_because(handle: CatalogHandle | CatalogProblem) -> tuple[str, str] | None:
+def unreachable_because(handle: CatalogHandle | Problem) -> Refusal | None:
     """Return what must be corrected in the catalog before it can be called."""
-    if isinstance(handle, CatalogProblem) and handle.stalls:
-        return handle.reason, handle.message
+    if isinstance(handle, Problem) and handle.stalls:
+        return Refusal(handle.reason, handle.message)
     return None
 
 
-def unready_because(subject: Subject) -> tuple[str, str] | None:
+def unready_because(subject: Subject) -> Refusal | None:
     """Return what its references lack; a running job or a suspension does not hide it."""
     handle = subject.handle
-    if isinstance(handle, CatalogProblem):
-        return handle.reason, handle.message
+    if isinstance(handle, Problem):
+        return Refusal(handle.reason, handle.message)
     return invalid_because(subject)
 
 
-def stop_because(subject: Subject) -> tuple[str, str] | None:
+def stop_because(subject: Subject) -> Refusal | None:
     """Return why a running job may not continue, from the documents and the clock alone."""
     if subject.policy is None:
-        return "PolicyDeleted", "its policy was deleted"
+        return Refusal("PolicyDeleted", "its policy was deleted")
     if isinstance(subject.policy, Refusal):
-        return subject.policy.reason, f"its policy is not valid: {subject.policy.message}"
+        return Refusal(subject.policy.reason, f"its policy is not valid: {subject.policy.message}")
     closed = closed_by(subject.budgets, subject.now)
     if closed:
-        return Reason.OUTSIDE_WINDOW.value, f'budget "{closed}" allows nothing now'
+        return Refusal(Reason.OUTSIDE_WINDOW.value, f'budget "{closed}" allows nothing now')
     wanted = layout_hash(subject.policy)
     record = record_of(subject.status)
     if record is not None and record.recommends and subject.policy.spec.recommend is None:
-        return "PolicyChanged", "the policy asks for no recommendations now"
+        return Refusal("PolicyChanged", "the policy asks for no recommendations now")
     if record is not None and record.layout_hash not in ("", wanted):
-        return "PolicyChanged", "the policy asks for another layout now"
+        return Refusal("PolicyChanged", "the policy asks for another layout now")
     return None
 
 

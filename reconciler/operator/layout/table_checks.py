@@ -83,7 +83,7 @@ def attempt_was_cut_short(given: LayoutInput) -> Decision | None:
         return None
     if given.gate.count and workload_is_stale(given) is None:
         return None
-    closed = given.stop is not None and given.stop[0] == Reason.OUTSIDE_WINDOW
+    closed = given.stop is not None and given.stop.reason == Reason.OUTSIDE_WINDOW
     wait = _backing_off(given)
     if wait is not None:
         return None if proposal.pending else wait

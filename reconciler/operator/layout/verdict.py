@@ -74,11 +74,11 @@ def _approved(
 
 def _unapproved(proposal: ProposalSummary, answer: Gate) -> tuple[Reason, str]:
     """Return the reason and the message of work that waits for its approval."""
-    if proposal.changed_from is None:
+    if proposal.lapsed is None:
         return Reason.AWAITING_APPROVAL, answer.message
-    old, difference = proposal.changed_from
-    text = f"{old} is no longer valid; {proposal.plan_id} is proposed: {difference}"
-    expired = difference.startswith(EXPIRED)
+    old, why = proposal.lapsed
+    text = f"{old} is no longer valid; {proposal.plan_id} is proposed: {why}"
+    expired = why.startswith(EXPIRED)
     return Reason.PLAN_EXPIRED if expired else Reason.PLAN_CHANGED, text
 
 

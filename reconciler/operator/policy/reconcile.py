@@ -30,7 +30,7 @@ from reconciler.operator.layout.status import accepted, changed
 from reconciler.operator.layout.subject import layout_hash
 from reconciler.operator.policy.selection import Selections
 from reconciler.operator.policy.status import PolicyView, policy_status
-from reconciler.operator.ports import CatalogHandle, CatalogProblem, Catalogs, Identifier
+from reconciler.operator.ports import CatalogHandle, Catalogs, Identifier, Problem
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.spending.reservations import held, unsettled
 from reconciler.operator.stored import Refusal, StoredDocuments
@@ -97,13 +97,13 @@ class Policies:
         body = self._accept(body, now)
         policy = self.documents.read(body, TableLayoutPolicy)
         if isinstance(policy, Refusal):
-            self._tell(body, _failed(policy.reason, policy.message, True), now)
+            self._tell(body, _failed(Problem(policy.reason, policy.message, stalls=True)), now)
             return Result(due=(now + dt.timedelta(minutes=10)).timestamp())
         moment = due.next_look(f"{key.namespace}/{key.name}", policy.spec.interval_seconds, now)
         catalog = policy.spec.catalog.name
         handle = self.catalogs.handle(key.namespace, catalog)
-        if isinstance(handle, CatalogProblem):
-            self._tell(body, _failed(handle.reason, handle.message, handle.stalls), now)
+        if isinstance(handle, Problem):
+            self._tell(body, _failed(handle), now)
             return Result(due=moment.timestamp())
         listed = self.tables(key.namespace, catalog)
         if listed is None:
@@ -118,7 +118,7 @@ class Policies:
             matched=len(wanted),
             held_by=held_by,
             suspended=policy.spec.suspend,
-            failure=None,
+            problem=None,
             budgets=self._budgets(policy, handle, layouts, now),
             reserved=_reserved(layouts),
             handled_request=(body["metadata"].get("annotations") or {}).get(REQUESTED_AT, ""),
@@ -378,5 +378,5 @@ def _reserved(layouts: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
     return sum(r.rewrite_bytes for r in live), sum(r.cpu_seconds for r in live)
 
 
-def _failed(reason: str, message: str, stalls: bool) -> PolicyView:
-    return PolicyView((), 0, {}, False, (reason, message, stalls))
+def _failed(problem: Problem) -> PolicyView:
+    return PolicyView((), 0, {}, False, problem)

@@ -13,6 +13,7 @@ from reconciler.api.quantities import parse_bytes
 from reconciler.format import plural
 from reconciler.operator.conditions import Body, Condition, condition_of, explained, merged
 from reconciler.operator.index import table_of
+from reconciler.operator.ports import Problem
 from reconciler.operator.status_text import cut, short_bytes, short_duration
 from reconciler.plan.budget import BudgetState
 
@@ -34,9 +35,8 @@ class PolicyView:
     """Number of these that belong to another policy, by that policy's name."""
     suspended: bool
     """Whether the policy is suspended."""
-    failure: tuple[str, str, bool] | None
-    """(reason, message, stalled) of what prevents the policy itself from being Ready; None if
-    nothing does."""
+    problem: Problem | None
+    """What prevents the policy itself from being Ready; None if nothing does."""
     budgets: Sequence[BudgetState] = ()
     """The state of its budgets."""
     reserved: tuple[int, int] = (0, 0)
@@ -135,11 +135,11 @@ def attention(found: Sequence[_Seen]) -> list[Body]:
 
 
 def _policy_conditions(view: PolicyView, found: Sequence[_Seen]) -> list[Condition]:
-    if view.failure is not None:
-        reason, message, stalls = view.failure
+    if view.problem is not None:
+        reason, message = view.problem.reason, view.problem.message
         text = explained(reason, message)
         out = [Condition(ConditionType.READY, Truth.FALSE, reason, text)]
-        if stalls:
+        if view.problem.stalls:
             out.append(Condition(ConditionType.STALLED, Truth.TRUE, reason, text))
         return [*out, Condition(ConditionType.CONVERGED, Truth.UNKNOWN, reason, message)]
     if not view.matched and view.held_by:

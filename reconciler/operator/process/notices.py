@@ -11,6 +11,7 @@ from reconciler.kube.errors import ApiError
 from reconciler.kube.kinds import LEASE, POLICY
 from reconciler.operator.index import Index
 from reconciler.operator.policy.status import PolicyView, policy_status
+from reconciler.operator.ports import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class Notices:
         self.api.event(lease, Reason.NAMESPACE_UNREADABLE.value, text, "Warning")
         for body in self.index.policies(namespace):
             meta = body["metadata"]
-            failure = (Reason.NAMESPACE_UNREADABLE.value, why, False)
+            problem = Problem(Reason.NAMESPACE_UNREADABLE.value, why, stalls=False)
             status = policy_status(
-                body["status"], PolicyView((), 0, {}, False, failure),
+                body["status"], PolicyView((), 0, {}, False, problem),
                 int(meta.get("generation") or 0), dt.datetime.now(dt.UTC),
             )  # fmt: skip
             try:
