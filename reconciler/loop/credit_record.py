@@ -46,7 +46,7 @@ def saved_key(table_uuid: str) -> str:
     return f"saved:{table_uuid}"
 
 
-def past_credits(
+def update_credits(
     store: Store,
     observation: Observation,
     entries: Sequence[LedgerEntry],
@@ -54,9 +54,10 @@ def past_credits(
     price: Price,
     now_ms: int,
 ) -> dict[str, Credit]:
-    """Return what each plan has saved, by plan id; plans of which that is unknown are missing.
+    """Measure what each plan has saved, keep that in the store, and return it by plan id.
 
-    It is measured again only if the table, the ledger or the queries have changed.
+    Plans whose saving is unknown are missing. Nothing is measured if neither the table nor the
+    ledger nor the queries have changed since the last time.
     """
     if not any(entry.written for entry in entries):
         return {}
@@ -65,7 +66,7 @@ def past_credits(
     version = _version(observation, entries, queries, price)
     if noted.version == version and due - until < STEP_MS:
         return dict(noted.plans)
-    rewrites = _rewrites(store, observation, entries, now_ms)
+    rewrites = _recorded_rewrites(store, observation, entries, now_ms)
     closed: ClosedSums = noted.closed
     if due - until >= STEP_MS:
         closed = _added(closed, rewrites, _between(queries, until, due), price)
@@ -119,16 +120,16 @@ def _credit(body: Any) -> Credit:
     return typed(Credit, dict(zip(names, body, strict=True)))
 
 
-def _rewrites(
+def _recorded_rewrites(
     store: Store,
     observation: Observation,
     entries: Sequence[LedgerEntry],
     now_ms: int,
 ) -> dict[BatchKey, PastRewrite]:
-    """Return the past rewrites that still count. Files that are found new in the table are stored,
-    so that they are known when they are gone."""
+    """Record the files of past rewrites that are new in the table, so that they are known when they
+    are gone. Return the past rewrites that still count."""
     batches = still_counting(batches_of(entries, store.intents(observation.uuid)))
-    written = _written(store, observation, batches, now_ms)
+    written = _record_new_files(store, observation, batches, now_ms)
     inputs = store.old_zone_maps_of({intent.plan_id for intent, _ in batches.values()})
     return rewrites_of(LedgerFiles(batches, inputs, written), observation, now_ms)
 
@@ -137,10 +138,10 @@ def replaced_files(
     store: Store, observation: Observation, entries: Sequence[LedgerEntry], now_ms: int
 ) -> tuple[FileTable, ...]:
     """Return the data files of other writers that past rewrites of a table replaced, as far as the
-    ledger keeps their bounds."""
+    ledger keeps their bounds. Files that are new in the table are recorded as well."""
     if not any(entry.written for entry in entries):
         return ()
-    rewrites = _rewrites(store, observation, entries, now_ms).values()
+    rewrites = _recorded_rewrites(store, observation, entries, now_ms).values()
     parts = [
         files.take(np.flatnonzero(~files.layout_written))
         for one in rewrites
@@ -150,17 +151,18 @@ def replaced_files(
 
 
 def record_written(store: Store, observation: Observation, now_ms: int) -> None:
-    """Store the data files that commits of ours added, as far as they are in the table and not
-    stored yet: a later rewrite may replace them before anybody asks what they saved."""
+    """Record the data files that commits of ours added, as far as they are in the table and not
+    recorded yet. A later rewrite may replace them before anybody asks what they saved."""
     entries = store.ledger(observation.uuid)
     batches = batches_of(entries, store.intents(observation.uuid) if entries else ())
-    _written(store, observation, batches, now_ms)
+    _record_new_files(store, observation, batches, now_ms)
 
 
-def _written(
+def _record_new_files(
     store: Store, observation: Observation, batches: Batches, now_ms: int
 ) -> dict[BatchKey, tuple[int, FileTable]]:
-    """Return the data files that the batches added, with those that are recorded only now."""
+    """Record the data files that the batches added and that are not recorded yet. Return, by batch,
+    when its files were recorded, and the files."""
     known = store.written_zone_maps(observation.uuid) if batches else {}
     for key, (intent, _) in batches.items():
         files = None if key in known else new_files(intent, observation)

@@ -30,7 +30,7 @@ from reconciler.catalog.orphans import find_orphans
 from reconciler.catalog.replica import seen_replica
 from reconciler.catalog.sketch_reader import ReadSketches, read_directly
 from reconciler.catalog.spec_use import unused_specs
-from reconciler.loop.credit_record import past_credits, record_written, replaced_files
+from reconciler.loop.credit_record import record_written, replaced_files, update_credits
 from reconciler.loop.file_checks import MOST_FOOTERS, Checked, refused_forms, sizes_of
 from reconciler.loop.history import History
 from reconciler.loop.ports import OpenWork, RecordedQueries, Target
@@ -218,7 +218,7 @@ class Reader:
         self, observation: Observation, queries: RecordedQueries, history: History
     ) -> Mapping[str, Credit]:
         price = Price(history.open_price.bytes)
-        return past_credits(
+        return update_credits(
             self.store, observation, history.entries, queries.recorded.shapes, price, now_ms()
         )
 

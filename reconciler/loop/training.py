@@ -45,7 +45,10 @@ class Trees:
 
 
 def trained_trees(store: Store, cache: Path, table_uuid: str, wanted: Sequence[Training]) -> Trees:
-    """Return a tree for each search. table_uuid: of the table, under which they are kept."""
+    """Return a tree for each search. One that is not kept yet is searched now, and kept.
+
+    table_uuid: of the table, under which trees are kept.
+    """
     key = trees_key(table_uuid)
     found: dict[str, tuple[int, ...]] = {}
     for training in wanted:

@@ -96,9 +96,9 @@ def plan_money_text(money: Mapping[str, Any]) -> str:
     return f"{cost} to carry out; saves {saves} in 7 days"
 
 
-def read_money(prices: Prices | None, size: float, openings: float = 0.0) -> str:
+def read_money(prices: Prices | None, size: float) -> str:
     """Return what it costs queries to read `size` bytes, as printed; "" without prices."""
-    return "" if prices is None else cost_text(prices, reading(size, openings))
+    return "" if prices is None else cost_text(prices, reading(size))
 
 
 def status_money(

@@ -46,7 +46,8 @@ class SampledBlocks:
 def sample_blocks(
     table: SketchedFiles, columns: Sequence[int], *, budget: int, footers: RowGroups, now_ms: int
 ) -> SampledBlocks:
-    """Return blocks of up to BLOCKS files, spread over the files that a sample reads.
+    """Return blocks of up to BLOCKS files, spread over the files that a sample reads. Blocks that
+    are read now are kept.
 
     columns: the ones that matter most first. budget: most bytes of column chunks to read. footers:
     of the files of `sampled_files`.

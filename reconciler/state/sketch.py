@@ -70,7 +70,7 @@ class SketchedFiles:
 
 def sample_rows(table: SketchedFiles, rows: Int64, columns: Sequence[int]) -> RowSample:
     """Return a pooled sample of the Parquet files at `rows`, over those `columns` with an ordered
-    domain.
+    domain. Files without a stored sketch are read now, and their sketches are stored.
 
     A sampled row represents its file's rows divided by the rows sampled from it.
     """
@@ -149,8 +149,9 @@ def sample_table(
 ) -> TableSample:
     """Return about `rows` rows of the table over those columns, spread over its files.
 
-    budget: most bytes of footers and column chunks to read, at least `least_bytes`. footers: of
-    the files of `sampled_files`. Files that have been sampled with as many rows are not read again.
+    Files whose stored sketch has as many rows are not read again; new sketches are stored. budget:
+    most bytes of footers and column chunks to read, at least `least_bytes`. footers: of the files
+    of `sampled_files`.
     """
     files = table.files
     fields = [files.schema.by_id[i] for i in columns if i in files.schema.by_id]

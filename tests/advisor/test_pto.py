@@ -490,8 +490,8 @@ def test_a_column_that_partitions_by_its_values_sorts_nothing_within_a_partition
     assert space.orderings_of(0) == tuple(range(7))
     assert [keys[n] for n in space.orderings_of(1)] == [(), (PART,), (DATE, KEY)]
     assert {c.ordering for c in space.candidates if c.spec == 1} == {0, 2, 5}
-    assert replace(space, paper=2).schemes_of(1) == (2,)
-    assert replace(space, paper=1).schemes_of(1) == (UNSORTED,)
+    assert replace(space, paper_orderings=2).schemes_of(1) == (2,)
+    assert replace(space, paper_orderings=1).schemes_of(1) == (UNSORTED,)
 
 
 def test_a_file_that_is_alone_in_its_partition_is_not_packed(given, pool):

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.advisor.measure.credit import Credit, Price
-from reconciler.loop.credit_record import OPEN_MS, past_credits, record_written, replaced_files
+from reconciler.loop.credit_record import OPEN_MS, record_written, replaced_files, update_credits
 from reconciler.loop.reader import Reader
 from reconciler.plan.execution import COMMITTED, Intent, Outcome
 from reconciler.queries.fragments import Fragment
@@ -190,7 +190,7 @@ class World:
 
     def look(self, now_ms: int | None = None) -> dict[str, Credit]:
         seen = self.seen()
-        return past_credits(
+        return update_credits(
             self.store, seen, self.store.ledger("u"), self.store.shapes("u"),
             Price(open_bytes=0), self.now + HOUR if now_ms is None else now_ms,
         )  # fmt: skip
@@ -239,7 +239,7 @@ def test_only_later_queries_earn_and_each_of_them_once(world: World) -> None:
     assert seen.exact
     assert (seen.least, seen.table_least) == (before, before)
     assert seen.queries == 9.0
-    again = past_credits(StateStore(world.folder), world.seen(), world.store.ledger("u"),
+    again = update_credits(StateStore(world.folder), world.seen(), world.store.ledger("u"),
                          world.store.shapes("u"), Price(0), world.now)  # fmt: skip
     assert again[plan] == seen
 
@@ -331,7 +331,7 @@ def test_what_was_earned_stays_when_the_queries_are_no_longer_kept(world: World)
     earned = world.look()[plan].least
     later = world.now + 2 * OPEN_MS
     assert world.look(later)[plan].least == earned
-    gone = past_credits(world.store, world.seen(), world.store.ledger("u"), [], Price(0), later)
+    gone = update_credits(world.store, world.seen(), world.store.ledger("u"), [], Price(0), later)
     assert gone[plan].least == earned
     assert world.look(later)[plan].least == earned
 

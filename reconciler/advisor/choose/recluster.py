@@ -35,7 +35,7 @@ from reconciler.advisor.wair.signature import cluster, signatures
 from reconciler.plan import reasons
 from reconciler.plan.sentence import Sentence, sentence
 from reconciler.queries.demanded import predicate_columns
-from reconciler.table.filetable import ColumnBounds, FileTable, Float64, Int64
+from reconciler.table.filetable import ColumnBounds, Float64, Int64
 
 FRACTIONS = (1.0, 0.5, 0.25)
 """Prefixes of a cluster, best files first, that are tried until one passes."""
@@ -185,12 +185,12 @@ def varying_columns(situation: Situation, rows: Int64) -> list[int]:
     return [
         column
         for column in keys.wanted_columns(situation)
-        if column in files.columns and _varies(files, files.columns[column])
+        if column in files.columns and _varies(files.columns[column])
     ]
 
 
-def _varies(files: FileTable, column: ColumnBounds) -> bool:
-    """Whether the files, of one partition, may hold two values of a column that has bounds.
+def _varies(column: ColumnBounds) -> bool:
+    """Whether files of one partition, with these bounds, may hold two values of the column.
 
     Rows cannot be ordered by a column that an identity partition holds constant.
     """

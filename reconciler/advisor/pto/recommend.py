@@ -181,7 +181,7 @@ def _screened(space: Space, screen: Pool) -> Space:
     labels = _screening(small, pairs)
     small, more = _with_triples(small, labels)
     labels += _screening(small, more)
-    kept = set(range(1 + space.paper))
+    kept = set(range(1 + space.paper_orderings))
     for spec in specs:
         kept |= _best_orderings(small, [x for x in labels if x.candidate.spec == spec])
     return replace(space, orderings=tuple(small.orderings[number] for number in sorted(kept)))

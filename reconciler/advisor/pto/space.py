@@ -135,7 +135,7 @@ class Space:
     """The candidate partitionings."""
     orderings: tuple[Ordering, ...]
     """The candidate orderings; the first is ARRIVAL."""
-    paper: int
+    paper_orderings: int
     """Number of orderings after the first that are Algorithm 1's."""
     sizes: tuple[Sizes, ...]
     """The grid of file and row-group sizes."""
@@ -217,7 +217,7 @@ class Space:
         """Return the paper's sort schemes that are candidates under a partitioning; no order where
         none is."""
         mine = self.orderings_of(spec)
-        return tuple(n for n in mine if 1 <= n <= self.paper) or (UNSORTED,)
+        return tuple(n for n in mine if 1 <= n <= self.paper_orderings) or (UNSORTED,)
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
