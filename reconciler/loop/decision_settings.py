@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from reconciler.advisor.advice import (
     AGGRESSIVENESS,
@@ -98,14 +99,14 @@ def settings_for(
     spec, workload = policy.spec, queries.workload
     _require_mode(policy, observation)
     rho = rho_from(history.rho)
-    quiet_ms, lengthened_by = quiet_period(spec, history.conflicts)
+    quiet = quiet_period(spec, history.conflicts)
     settings = _asked_for(policy, observation, workload, target_bytes)
     return replace(
         settings,
         chosen_sizes=chosen_sizes(history.entries),
-        quiet_partitions=quiet_partitions(observation, quiet_ms, now_ms),
-        quiet_ms=quiet_ms,
-        conflicts=lengthened_by,
+        quiet_partitions=quiet_partitions(observation, quiet.ms, now_ms),
+        quiet_ms=quiet.ms,
+        conflicts=quiet.conflicts,
         now_ms=now_ms,
         rho=rho,
         open_bytes=history.open_price.bytes,
@@ -119,7 +120,7 @@ def settings_for(
         leads=written_leads(history.entries),
         calibration=read_calibration(history.checks),
         coverage=queries.coverage.share,
-        deletes=_by_commits(settings.deletes, observation, quiet_ms, now_ms),
+        deletes=_by_commits(settings.deletes, observation, quiet.ms, now_ms),
         migration=migration_of(policy, observation, workload, history.entries, history.checks),
         cpu_calibration=cpu_calibration(history.entries),
         replica=replica_settings(spec, observation, searched.replica),
@@ -302,12 +303,21 @@ def _key_field(policy: TableLayoutPolicy, name: str, schema: Schema) -> Field:
     return found
 
 
-def quiet_period(spec: PolicySpec, conflicts: Conflicts) -> tuple[int, int]:
-    """Return the quiet period in ms, and the conflicts that made it longer than declared."""
+class QuietPeriod(NamedTuple):
+    """The time without changes by others that a partition must have before it is rewritten."""
+
+    ms: int
+    """The time in milliseconds."""
+    conflicts: int
+    """Number of conflicts in a row that made it longer than declared; 0 if none did."""
+
+
+def quiet_period(spec: PolicySpec, conflicts: Conflicts) -> QuietPeriod:
+    """Return the declared quiet period, or a longer one after conflicts in a row."""
     declared = spec.layout.files.quiet_period_seconds * 1000
     if conflicts.hold_ms <= declared:
-        return declared, 0
-    return conflicts.hold_ms, conflicts.most
+        return QuietPeriod(declared, 0)
+    return QuietPeriod(conflicts.hold_ms, conflicts.most)
 
 
 def quiet_partitions(observation: Observation, quiet_ms: int, now_ms: int) -> frozenset[int]:

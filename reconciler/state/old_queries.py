@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from reconciler.queries.fragment_codec import ROW_TYPES, fragment_from_row
-from reconciler.state.query_rows import first_imports, numbers, rows_of
+from reconciler.state.query_rows import imports_of, numbers, rows_of
 from reconciler.state.state_tables import StateTables, version_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class OldRows:
         a later import: the first one counts."""
         import numpy as np
 
-        stored = {} if known is None else first_imports(known)
+        stored = {} if known is None else imports_of(known)
         for part in _batches(self._rows(where)):
             wanted = np.ones(len(part), dtype=np.bool_)
             names = (part.column(name).to_pylist() for name in ("table_uuid", "source"))

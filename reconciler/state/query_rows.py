@@ -9,7 +9,7 @@ was stored first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -242,11 +242,18 @@ def positions(rows: pa.Table) -> Int64:
     return np.unique(numbers(flat(rows.column("position"))[0]))
 
 
-def first_imports(rows: pa.Table) -> dict[tuple[str, str], tuple[Int64, Int64]]:
-    """Return, by table and source, the positions of stored queries in ascending order, and the time
-    at which each was imported in epoch milliseconds. A query that was stored twice is there twice,
-    the older import first."""
-    found: dict[tuple[str, str], list[tuple[Int64, Int64]]] = {}
+class Imports(NamedTuple):
+    """Stored queries of one table and source. A query that was stored twice is there twice."""
+
+    positions: Int64
+    """int64[queries]: the positions in ascending order, of equal ones the older import first."""
+    imported_ms: Int64
+    """int64[queries]: when each was imported, in epoch milliseconds."""
+
+
+def imports_of(rows: pa.Table) -> dict[tuple[str, str], Imports]:
+    """Return the stored queries of the rows by table UUID and source."""
+    found: dict[tuple[str, str], list[Imports]] = {}
     own, ends = flat(rows.column("position"))
     at = np.repeat(numbers(rows.column("imported_ms")), np.diff(ends))
     held, start = numbers(own), 0
@@ -254,15 +261,15 @@ def first_imports(rows: pa.Table) -> dict[tuple[str, str], tuple[Int64, Int64]]:
         rows.column("table_uuid").to_pylist(), rows.column("source").to_pylist(), strict=True
     )
     for name, end in zip(names, ends[1:].tolist(), strict=True):
-        found.setdefault(name, []).append((held[start:end], at[start:end]))
+        found.setdefault(name, []).append(Imports(held[start:end], at[start:end]))
         start = end
     return {name: _ascending(parts) for name, parts in found.items()}
 
 
-def _ascending(parts: Sequence[tuple[Int64, Int64]]) -> tuple[Int64, Int64]:
+def _ascending(parts: Sequence[Imports]) -> Imports:
     held, at = (np.concatenate(one) for one in zip(*parts, strict=True))
     order = np.lexsort((at, held))
-    return held[order], at[order]
+    return Imports(held[order], at[order])
 
 
 def concatenated(first: pa.Table, second: pa.Table) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,19 +37,27 @@ def present_readings(view: TableView, demands: Sequence[Shape]) -> GridReadings:
     return GridReadings(*found)
 
 
-def present_footers(view: TableView, demands: Sequence[Shape]) -> tuple[float, float]:
-    """Return the bytes of the footers that are read in the recorded window, and over the horizon,
-    by which a plan counts more bytes than `present_readings`. 0 for files whose footers were not
-    read."""
+class FooterReading(NamedTuple):
+    """Bytes of footers that queries read."""
+
+    window: float
+    """In the recorded window."""
+    ahead: float
+    """Over the horizon."""
+
+
+def present_footers(view: TableView, demands: Sequence[Shape]) -> FooterReading:
+    """Return the bytes of present footers that queries read. A plan counts them, and
+    `present_readings` does not. A file whose footer was not read counts as 0."""
     if view.footer_bytes is None:
-        return 0.0, 0.0
+        return FooterReading(0.0, 0.0)
     size = np.maximum(view.footer_bytes, 0).astype(np.float64)
     window = ahead = 0.0
     for demand in demands:
         each = _of_opened(view, demand, size)
         window += float(demand.weight @ each)
         ahead += float(demand.executions @ each)
-    return window, ahead
+    return FooterReading(window, ahead)
 
 
 def _of_opened(view: TableView, demand: Shape, of_file: Float64) -> Float64:

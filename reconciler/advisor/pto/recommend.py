@@ -239,11 +239,11 @@ def _today(given: RecommendInput, space: Space) -> DeclaredLayout:
     groups = float(len(view.row_groups)) if view.row_groups is not None else float("nan")
     files = max(len(view.files), 1)
     window, ahead = float(readings.window.sum()), float(readings.bytes.sum())
-    footers, footers_ahead = present_footers(view, given.demands)
+    footers = present_footers(view, given.demands)
     return DeclaredLayout(
         "today", given.present, ARRIVAL, int(view.files.total_bytes / files), None,
-        LayoutReading(window, window, window, footers, float(readings.opened.sum())),
-        LayoutReading(ahead, ahead, ahead, footers_ahead, float(readings.files.sum())),
+        LayoutReading(window, window, window, footers.window, float(readings.opened.sum())),
+        LayoutReading(ahead, ahead, ahead, footers.ahead, float(readings.files.sum())),
         readings.bytes[0], reading, reading, float(len(view.files)),
         groups if view.label == "exact" else float("nan"), 0.0, 0.0, float("nan"),
     )  # fmt: skip

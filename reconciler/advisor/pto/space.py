@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -73,6 +73,15 @@ class CandidateLayout:
     """Number of the ordering, as `Space.ordering` takes it."""
     sizes: Sizes
     """Sizes of files and row groups."""
+
+
+class RewrittenBytes(NamedTuple):
+    """Bytes that are rewritten for a layout."""
+
+    first: float
+    """To get there."""
+    later: float
+    """Over the horizon, to stay there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +343,8 @@ class Space:
         rewritten."""
         return self.partitionings[candidate.spec].present and candidate.ordering == UNSORTED
 
-    def rewritten(self, candidate: CandidateLayout) -> tuple[float, float]:
-        """Return the bytes rewritten once to get there, and over the horizon to stay there.
+    def rewritten(self, candidate: CandidateLayout) -> RewrittenBytes:
+        """Return the bytes that are rewritten for a candidate.
 
         Rows in order of arrival under the present spec: only small files are merged, with others of
         their partition. Anything else rewrites the table once, and a sorted one what is ingested.
@@ -345,10 +354,10 @@ class Space:
             small = files.bytes < SMALL_SHARE * candidate.sizes.target_bytes
             beside = np.bincount(files.partition[small], minlength=len(files.partitions))
             merged = small & (beside[files.partition] > 1)
-            return float(files.live_bytes[merged].sum()), 0.0
+            return RewrittenBytes(float(files.live_bytes[merged].sum()), 0.0)
         days = self.horizon_ms / DAY_MS
         later = self.ingest.bytes * days if candidate.ordering != UNSORTED else 0.0
-        return self.live_bytes, later
+        return RewrittenBytes(self.live_bytes, later)
 
     def on(self, pool: Pool, thin: Pool) -> Space:
         """Return the same space over another pool of the same files."""
