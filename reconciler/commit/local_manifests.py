@@ -38,6 +38,8 @@ class LiveTasks(Tasks):
 
 
 class LocalManifests(LocalStorage):
+    """The table's manifests. What was read of them is cached."""
+
     def __init__(self, table: LiveTable, cache: Path) -> None:
         """cache: root of the cache of manifests."""
         super().__init__(table)

@@ -15,6 +15,8 @@ from reconciler.table.paths import is_local, local_of
 
 
 class LocalStorage(LocalHistory):
+    """The table's files, by the FileIO of its catalog."""
+
     def location(self) -> str:
         return str(self.state.metadata["location"])
 

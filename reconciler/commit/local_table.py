@@ -23,6 +23,8 @@ from reconciler.table.retention import MAIN
 
 
 class LocalTable(LocalManifests):
+    """A table of a catalog, as executors ask it."""
+
     errors: engine_errors.Errors = errors
 
     def fresh(self) -> LocalTable:

@@ -338,7 +338,7 @@ MORE_MEMORY = (
 
 
 def last_words(error: BaseException, spark: Any = None) -> LastWords:
-    """Return why a run ended, by cause. spark: its session, asked how its JVM ended."""
+    """Return why a run ended, by cause. spark: its session, whose JVM is asked how it ended."""
     cause = next((c for kind, c in _CAUSES if isinstance(error, kind)), Cause.UNKNOWN)
     message, do = _message_of(error)
     if cause in (Cause.UNAVAILABLE, Cause.UNKNOWN) and spark is not None:

@@ -46,12 +46,10 @@ MOST_RUNS = 20
 
 @dataclass
 class LocalActor(Reader):
-    """I/O of steps on one machine, with its own state or a shared one.
-
-    spark: a session to use, which the caller closes. Without one, a session is started when needed.
-    """
+    """The I/O of steps on one machine, with its own state or a shared one."""
 
     spark: Any = None
+    """A session to use, which the caller closes; without one, a session is started when needed."""
     engine: EngineType | None = None
     """Who carries plans out, by an option; None if that is left to documents."""
     default_engine: ClassVar[EngineType] = EngineType.AUTO

@@ -20,9 +20,10 @@ from reconciler.state.plan_store import PlanStore
 
 @dataclass(kw_only=True)
 class ClusterActor(Reader):
-    """I/O of proposals in the operator. plans: where plans are published."""
+    """The I/O of proposals in the operator."""
 
     plans: PlanStore
+    """Where plans are published."""
     _catalog: Any = None
 
     def pointer(self, target: Target) -> Pointer | None:

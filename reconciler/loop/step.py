@@ -174,6 +174,7 @@ class Step:
 
     @cached_property
     def policy_digest(self) -> str:
+        """Return the policy's hash, which is part of a plan's id."""
         return policy_hash(self.policy)
 
     @cached_property
@@ -184,6 +185,7 @@ class Step:
 
     @property
     def cores(self) -> int:
+        """Return the number of tasks that run at once."""
         executors = self.policy.spec.engine.executors
         here = os.cpu_count() or 1
         return max(1, executors.instances * executors.cores) if self.in_cluster else here
@@ -196,6 +198,7 @@ class Step:
     def propose(
         self, ports: Ports, *, refresh: bool = False, show_literals: bool = False
     ) -> Proposal:
+        """Return a proposal for the table as it is now."""
         return propose(self.wanted(show_literals), ports, self.clock(), refresh=refresh)
 
     def wanted(self, show_literals: bool = False) -> PlanRequest:

@@ -39,7 +39,7 @@ from reconciler.spark.session import iceberg, metrics, translate
 
 
 class JavaBackend:
-    """spark: the session, which starts Spark when something needs it."""
+    """The engine of a session with a JVM, which starts Spark when something needs it."""
 
     errors: engine_errors.Errors = translate
 

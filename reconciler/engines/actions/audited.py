@@ -38,11 +38,12 @@ from reconciler.table.metadata import TableMetadata
 
 
 class PublishExecutor(Executor[Publish]):
-    """refused: why an action's batch does not fit main any more, by the action's id."""
+    """Commits to main what was approved on a branch."""
 
     def __init__(self, run: Run, items: Sequence[tuple[str, Publish]]) -> None:
         super().__init__(run, items)
         self.refused: dict[str, str] = {}
+        """Why an action's batch does not fit main any more, by the action's id."""
 
     def judge(self) -> dict[str, ActionState]:
         run = self.run

@@ -43,14 +43,16 @@ a conflict as few as they allow: the next one costs less."""
 
 
 class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
-    """files: the delete files of the snapshot read last, which `read_of` is the id of. begun: bytes
-    read by the actions of the batch under way, until it is sent."""
+    """Carries out actions on delete files."""
 
     def __init__(self, run: Run, items: Items[SomeDeletes]) -> None:
         super().__init__(run, items)
         self.files: list[DeleteFile] = []
+        """Delete files of the snapshot that was read last."""
         self.read_of: int | None = None
+        """Id of this snapshot."""
         self.begun: dict[str, int] = {}
+        """Bytes read by each action of the present batch, by its id, until the batch is sent."""
 
     # Judging
 
@@ -280,13 +282,14 @@ class CompactExecutor(ReplacingExecutor[CompactDeletes]):
 
 
 class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
-    """seen: what its attempts read, so that a conflict costs only what another writer touched.
-    checked: the snapshot whose bounds were compared last."""
+    """Converts equality deletes to positions."""
 
     def __init__(self, run: Run, items: Items[ConvertDeletes]) -> None:
         super().__init__(run, items)
-        self.seen = convert.Seen()
+        self.hidden_rows = convert.HiddenRows()
+        """What its attempts found, so that a conflict costs only what another writer touched."""
         self.checked: int | None = None
+        """The snapshot whose bounds were compared last."""
 
     def check(self) -> None:
         super().check()
@@ -307,14 +310,14 @@ class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
         assert head is not None  # the files are of one
         files = of_paths(self.files, paths)
         return super().input_bytes(paths) + convert.key_bytes(
-            run.table, head, files, self.files, self.seen
+            run.table, head, files, self.files, self.hidden_rows
         )
 
     def make(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:
         if attempt.snapshot_id != self.checked:
             attempt.backend.refuse_left_out(self.run, attempt.snapshot_id, self._inputs())
             self.checked = attempt.snapshot_id
-        return convert.replacement_for(attempt, base, inputs, self.files, self.seen)
+        return convert.replacement_for(attempt, base, inputs, self.files, self.hidden_rows)
 
 
 def _parts(

@@ -31,17 +31,19 @@ HOT_MILLISECONDS = 60_000
 
 
 class RewriteExecutor(ContentExecutor[Rewrite]):
-    """tasks: the inputs on the head judged last. known_deletes: by input, on the snapshot on which
-    the planner last found that the plan stands. started: the attempt's groups that were begun, by
-    number. sent: those whose batch was sent."""
+    """Carries out the rewrites of one plan, all of one kind."""
 
     tasks: Tasks
+    """The inputs on the head that was judged last."""
 
     def __init__(self, run: Run, items: Sequence[tuple[str, Rewrite]]) -> None:
         super().__init__(run, items)
         self.known_deletes: dict[str, Deletes] = {}
+        """The deletes of each input on the snapshot on which the plan was last found to stand."""
         self.started: dict[int, Group] = {}
+        """Groups of the attempt that were begun, by number."""
         self.sent: set[int] = set()
+        """Numbers of the groups whose batch was sent."""
         self.cores = run.backend.cores
 
     # Judging

@@ -294,20 +294,20 @@ def _outcomes(
         verify_cpu = sum(part.verify_cpu_seconds for part in own)
         outcomes.append(
             Outcome(
-                intent.attempt_id,
-                intent.batch,
-                action_id,
-                state,
-                snapshot_id,
-                sum(part.read_bytes for part in own),
-                sum(part.written_bytes for part in own),
-                sum(part.rows for part in own),
-                sum(len(part.inputs) for part in own),
-                sum(len(part.outputs) for part in own),
-                sum(part.cpu_seconds for part in own) + verify_cpu,
-                sum(part.seconds for part in own),
-                detail,
-                verify_cpu,
+                attempt_id=intent.attempt_id,
+                batch=intent.batch,
+                action_id=action_id,
+                state=state,
+                snapshot_id=snapshot_id,
+                read_bytes=sum(part.read_bytes for part in own),
+                written_bytes=sum(part.written_bytes for part in own),
+                rows=sum(part.rows for part in own),
+                files_in=sum(len(part.inputs) for part in own),
+                files_out=sum(len(part.outputs) for part in own),
+                cpu_seconds=sum(part.cpu_seconds for part in own) + verify_cpu,
+                seconds=sum(part.seconds for part in own),
+                detail=detail,
+                verify_cpu_seconds=verify_cpu,
             )
         )
     return tuple(outcomes)

@@ -25,15 +25,16 @@ from reconciler.rewrite.columns import LIST, MAP, Column, columns_of
 
 
 @dataclass
-class Seen:
-    """What earlier attempts of a run found. A data file and its deletes never change, so that only
-    those are read again that got other deletes since."""
+class HiddenRows:
+    """The hidden rows that earlier attempts of a run found. A data file and its delete files never
+    change, so that only data files are read again to which other delete files apply since."""
 
     rows: dict[str, tuple[frozenset[tuple[str, int]], bytes]] = field(default_factory=dict)
-    """By data file: the delete files that applied to it, and the rows that they hid."""
+    """By data file: identities of the delete files that applied to it, and the rows that they hid
+    as a portable bitmap."""
 
     def known(self, path: str, applied: Iterable[DeleteFile]) -> bytes | None:
-        """Return the rows that these deletes hide, None if the data file must be read."""
+        """Return the rows that these delete files hide, None if the data file must be read."""
         marks, body = self.rows.get(path, (None, None))
         return body if marks == _marks(applied) else None
 
@@ -71,17 +72,17 @@ def key_bytes(
     snapshot_id: int,
     inputs: Sequence[DeleteFile],
     files: Sequence[DeleteFile],
-    seen: Seen,
+    hidden_rows: HiddenRows,
 ) -> int:
     """Return the stored bytes of the identity columns of the data files under the inputs that must
     be read. files: all delete files of the snapshot."""
     tasks = _under(table, snapshot_id, inputs, files)
-    applied = table.applied(tasks, files) if seen.rows else {}
+    applied = table.applied(tasks, files) if hidden_rows.rows else {}
     ids = _ids(inputs)
     return sum(
         _stored(file, ids)
         for path, file in tasks.items()
-        if path not in applied or seen.known(path, applied[path]) is None
+        if path not in applied or hidden_rows.known(path, applied[path]) is None
     )
 
 
@@ -105,28 +106,28 @@ def replacement_for(
     base: str,
     inputs: Sequence[DeleteFile],
     files: Sequence[DeleteFile],
-    seen: Seen,
+    hidden_rows: HiddenRows,
 ) -> Replacement:
-    """Write what replaces the inputs. files: all of the snapshot. seen: is kept up to
-    date."""
+    """Write position deletes in place of the inputs, and return them with what is removed. files:
+    all delete files of the snapshot. hidden_rows: gets the rows that were found."""
     tasks = _under(attempt.table, attempt.snapshot_id, inputs, files)
     if not tasks:
         return Replacement(tasks, (), inputs, "they apply to no data file")
     refuse_partitions(attempt.table, tasks, attempt.name)
     applied = attempt.table.applied(tasks, files)
-    wanted = _wanted(tasks, applied, seen)
+    wanted = _wanted(tasks, applied, hidden_rows)
     made = writing.written(attempt, base, tasks, wanted, keep=True)
-    seen.rows = {path: (_marks(applied[path]), body) for path, body in made.rows.items()}
+    hidden_rows.rows = {path: (_marks(applied[path]), body) for path, body in made.rows.items()}
     changed = frozenset(file.data_file for file in made.files)
     removed = [*inputs, *_folded(attempt, tasks, inputs, files, changed)]
     return Replacement(tasks, made.files, removed, cpu_seconds=made.cpu_seconds)
 
 
 def _wanted(
-    tasks: Tasks, applied: Mapping[str, Sequence[DeleteFile]], seen: Seen
+    tasks: Tasks, applied: Mapping[str, Sequence[DeleteFile]], hidden_rows: HiddenRows
 ) -> dict[str, Wanted]:
     return {
-        path: Wanted(own, True, seen.known(path, own), _stored(tasks[path], _ids(own)))
+        path: Wanted(own, True, hidden_rows.known(path, own), _stored(tasks[path], _ids(own)))
         for path, own in applied.items()
     }
 

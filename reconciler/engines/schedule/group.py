@@ -97,8 +97,8 @@ def make_groups(
     merge_bytes: int | None = None,
     written_share: float = 1.0,
 ) -> list[Group]:
-    """Groups of one action in key order. target_bytes: file size to write; merge_bytes: as
-    `Ordering.groups` takes it; written_share: `Group.written_share`."""
+    """Return the groups of one action in key order. target_bytes: bytes of a file to write.
+    merge_bytes: as in `Ordering.groups`. written_share: as in `Group`."""
     found = action.groups(_extents(inputs), target_bytes=target_bytes, merge_bytes=merge_bytes)
     return [
         Group(action_id, action, tuple(inputs[i] for i in members), target_bytes, written_share)

@@ -46,16 +46,42 @@ class Reading:
 
 
 class Run:
-    """The state of one plan's run.
+    """The state of one plan's run."""
 
-    attempts: their ids. own: snapshots that it committed; own_since_read: those newer than the
-    snapshot that the attempt reads. committed: content files of its commits; done_ids: actions that
-    they carry. waiting: snapshots that it left on a branch for approval; held: inputs of theirs.
-    roots: locations that the table's files lie below; metadata_directory: of its metadata files.
-    decoded: memory of inputs, by their footers. in_doubt: a batch was sent, and its outcome is not
-    recorded. lease_lost: returns why the lease was lost, "" if it is held. reading: what the
-    budgets leave for files that are read once more.
-    """
+    roots: list[str]
+    """Locations below which the table's files lie."""
+    metadata_directory: str
+    """Directory of the table's metadata files."""
+    writer: str
+    """Names this process and the one that sends commits, for records."""
+    attempts: list[str]
+    """Ids of its attempts."""
+    outcomes: list[Outcome]
+    """Outcomes that are certain."""
+    own: set[int]
+    """Snapshots that it committed."""
+    own_since_read: set[int]
+    """Those of them that are newer than the snapshot that the attempt reads."""
+    committed: set[str]
+    """Paths of the content files that its commits added."""
+    done_ids: set[str]
+    """Ids of the actions that its commits carry."""
+    waiting: list[int]
+    """Snapshots that it left on a branch for approval."""
+    held: set[str]
+    """Paths of the inputs of these."""
+    in_doubt: bool
+    """Whether a batch was sent whose outcome is not recorded."""
+    decoded: Decoded
+    """Memory of the inputs, by their footers."""
+    conflicts: int
+    """Number of conflicts with other writers."""
+    stopped: bool
+    """Whether somebody asked it to stop."""
+    lease_lost: Callable[[], str]
+    """Returns why the lease was lost, "" while it is held."""
+    reading: Reading
+    """What the budgets leave for files that are read once more."""
 
     def __init__(
         self,
@@ -72,19 +98,19 @@ class Run:
         self.roots = locations.roots(self.table.location(), self.table.properties())
         self.metadata_directory = self.table.metadata_directory()
         self.writer = processes.own_identity(backend.process_id())
-        self.attempts: list[str] = []
-        self.outcomes: list[Outcome] = []
-        self.own: set[int] = set()
-        self.own_since_read: set[int] = set()
-        self.committed: set[str] = set()
-        self.done_ids: set[str] = set()
-        self.waiting: list[int] = []
-        self.held: set[str] = set()
+        self.attempts = []
+        self.outcomes = []
+        self.own = set()
+        self.own_since_read = set()
+        self.committed = set()
+        self.done_ids = set()
+        self.waiting = []
+        self.held = set()
         self.in_doubt = False
         self.decoded = Decoded()
         self.conflicts = 0
         self.stopped = False
-        self.lease_lost: Callable[[], str] = lambda: ""
+        self.lease_lost = lambda: ""
         self.reading = Reading()
 
     def attempt_id(self) -> str:

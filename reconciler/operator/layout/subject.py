@@ -110,6 +110,7 @@ def layout_hash(policy: TableLayoutPolicy) -> str:
 
 
 def suspended_by(subject: Subject) -> str:
+    """Return which suspension applies, "" for none."""
     if subject.body["spec"].get("suspend"):
         return "spec.suspend of the TableLayout is set"
     policy = subject.policy
@@ -119,6 +120,7 @@ def suspended_by(subject: Subject) -> str:
 
 
 def invalid_because(subject: Subject) -> Refusal | None:
+    """Return what must be corrected in the documents or the catalog before the table is planned."""
     spec = subject.body["spec"]
     name = table_layout_name(spec["catalogRef"]["name"], subject.table)
     if subject.key.name != name:  # two objects would start two jobs

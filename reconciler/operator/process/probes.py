@@ -29,7 +29,7 @@ MOST_BODY = 256 << 10
 
 
 class _Server(ThreadingHTTPServer):
-    """Of a bounded number of threads, whoever connects."""
+    """A server with a bounded number of threads, whoever connects."""
 
     daemon_threads = True
 
@@ -65,7 +65,7 @@ class Pages:
     def __init__(
         self, port: int, pages: Mapping[str, Page], posts: Mapping[str, Post] | None = None
     ) -> None:
-        """posts: what takes the requests that are sent to a path."""
+        """posts: what handles the requests that are sent to a path."""
         try:
             self._server = _Server(port, _handler(pages, posts or {}))
         except OSError as error:

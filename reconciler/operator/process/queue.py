@@ -21,11 +21,7 @@ SWEEP_SECONDS = 60.0
 
 
 class DueQueue:
-    """A Schedule that runs. `add` is for any thread; `run` belongs to one event loop.
-
-    reporter: called with each run's key, result and seconds. active: asked before each start;
-    while it returns False, keys wait. The others: as in Schedule.
-    """
+    """A Schedule that runs its keys. `add` is for any thread; `run` belongs to one event loop."""
 
     def __init__(
         self,
@@ -38,6 +34,8 @@ class DueQueue:
         free: Collection[Work] = (),
         patience: float = PATIENCE,
     ):
+        """active: is asked before each start; while it returns False, keys wait. reporter: is
+        called with each run's key, result and seconds. The others are those of Schedule."""
         self._schedule = Schedule(
             limits, workers=workers, lane_of=lane_of, free=free, patience=patience
         )

@@ -24,8 +24,7 @@ WORK_OF = {CATALOG: Work.CATALOG, POLICY: Work.POLICY, TABLE_LAYOUT: Work.LAYOUT
 
 
 class Relist:
-    """All calls are for worker threads. refused: called with each namespace that is set aside, and
-    why, while its objects are still in the index."""
+    """Compares the index with the server. All calls are for worker threads."""
 
     def __init__(
         self,
@@ -35,6 +34,8 @@ class Relist:
         watched: WatchedNamespaces,
         refused: Callable[[str, str], None] = lambda namespace, why: None,
     ):
+        """refused: is called with each namespace that is set aside, and why, while its objects are
+        still in the index."""
         self._api = api
         self._index = index
         self._enqueue = enqueue

@@ -65,13 +65,11 @@ class _State:
 
 
 class Schedule:
-    """Times are seconds of one monotonic clock, given by the caller. Not thread-safe.
+    """Which key runs when. Times are seconds of one monotonic clock, given by the caller. Not
+    thread-safe.
 
-    limits: maximum keys of a kind that run at once; without an entry the kind has no limit of its
-    own. workers: maximum keys that run at once over all kinds but the `free` ones. lane_of: the
-    catalog that a key's run waits for, "" for none. A run that takes longer than its patience gives
-    its place back, and its catalog is slow from then on: its keys have a line of their own, with
-    few places that no other catalog shares.
+    A run that takes longer than its patience gives its slot back, and its catalog is slow from then
+    on: its keys have a line of their own, with few slots that no other catalog shares.
     """
 
     def __init__(
@@ -83,6 +81,9 @@ class Schedule:
         free: Collection[Work] = (),
         patience: float = PATIENCE,
     ):
+        """limits: maximum keys of a kind that run at once; a kind without an entry has no limit of
+        its own. workers: maximum keys that run at once over all kinds but the `free` ones. lane_of:
+        returns the catalog that a key's run waits for, "" for none. patience: seconds."""
         self._limits = dict(limits or {})
         self._workers = workers
         self._lane_of = lane_of

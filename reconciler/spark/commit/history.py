@@ -16,6 +16,8 @@ from reconciler.table.schema import SpecField
 
 
 class JavaHistory:
+    """Reads the metadata of the table as last refreshed."""
+
     spark: Any
     name: str
     shown: str

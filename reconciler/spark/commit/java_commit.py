@@ -39,7 +39,7 @@ PRODUCER = "org.apache.iceberg.SnapshotProducer"
 
 @dataclass(frozen=True, slots=True)
 class JavaCommit:
-    """A commit before it is sent."""
+    """One commit of an operation, which may be sent once."""
 
     spark: Any
     """The session."""

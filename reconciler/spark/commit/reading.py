@@ -24,6 +24,8 @@ MANIFEST = "org.apache.iceberg.ManifestFile"
 
 
 class JavaManifests:
+    """The table's manifests, read in the JVM."""
+
     spark: Any
     java: Any
     name: str

@@ -19,6 +19,8 @@ PREFIX_OPERATIONS = "org.apache.iceberg.io.SupportsPrefixOperations"
 
 
 class JavaStorage:
+    """The table's files, by Iceberg's FileIO."""
+
     spark: Any
     java: Any
     name: str

@@ -19,11 +19,12 @@ from reconciler.table.retention import MAIN
 
 
 class JavaTable(JavaHistory, JavaStorage, JavaManifests):
-    """name: the qualified name in Spark SQL. java: the org.apache.iceberg.Table."""
+    """A table of a catalog, as executors ask it."""
 
     errors: engine_errors.Errors = translate
 
     def __init__(self, spark: Any, name: str, java: Any) -> None:
+        """name: the qualified name in Spark SQL. java: the org.apache.iceberg.Table."""
         self.spark, self.name, self.java = spark, name, java
         self.shown = str(java.name())
 
