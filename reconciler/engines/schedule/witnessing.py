@@ -227,7 +227,7 @@ def _other_rows(
 
 def _misread(attempt: Attempt, paths: Iterable[str], failure: Failure) -> NotVerified:
     """Return the error for an output in a form that readers may misread: no row was compared."""
-    what = f"what was written has {clause(failure)}"
+    what = f"what was written cannot be compared: {clause(failure)}"
     return _refused(attempt, list(paths), what, failure.column)
 
 
