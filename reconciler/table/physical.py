@@ -144,7 +144,7 @@ def fault_of(file: Form, table: Expected) -> Fault | None:
 def _faults(file: FileForm, table: Expected) -> Iterator[Fault]:
     root = file.schema
     if not any(node.field_id is not None for node in root.walk()):
-        mapping = _mapping(table.mapping)
+        mapping = mapping_of(table.mapping)
         if mapping is None:
             yield Fault(
                 NO_FIELD_IDS, "", "no field ids, and the table has no usable name mapping, so that "
@@ -157,8 +157,8 @@ def _faults(file: FileForm, table: Expected) -> Iterator[Fault]:
     yield from _stored(file, root, table.body)
 
 
-def _mapping(text: str | None) -> list[Any] | None:
-    """Return the name mapping, None if there is none or if it cannot be parsed."""
+def mapping_of(text: str | None) -> list[Any] | None:
+    """Return the name mapping, None if there is none or if it cannot be used."""
     try:
         found = json.loads(text) if text else None
     except ValueError:

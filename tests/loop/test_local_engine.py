@@ -30,6 +30,7 @@ from reconciler.loop.step import CONVERGED, run_step, run_until_converged
 from reconciler.plan.actions.state import Validity
 from reconciler.table import numbers
 from reconciler.table.left_to_spark import BLOOM, LEVEL
+from reconciler.table.physical import NAME_MAPPING
 from tests.delete_commits import delete_equal, delete_positions
 from tests.loop.conftest import rows_of
 from tests.loop.killed_run import UNRECORDED, run_killed
@@ -121,12 +122,12 @@ WRONG = dict.fromkeys({*numbers.LEAST, LEVEL, *COLUMN_NUMBERS} - {numbers.PREVIO
 """Without the one that pyiceberg, which sets the others here, refuses at a commit."""
 
 
-def test_numbers_that_are_none_are_told_and_their_defaults_taken(
+def test_numbers_that_are_none_are_told_and_a_mapping_that_no_file_needs_is_left_alone(
     catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
 ) -> None:
     table = make_table("local_numbers")
     with table.transaction() as change:
-        change.set_properties({**WRONG, f"{BLOOM}enabled.column.k": "true"})
+        change.set_properties({**WRONG, f"{BLOOM}enabled.column.k": "true", NAME_MAPPING: "none"})
     before = live_rows(table)
     step = step_of(catalog_config, "local_numbers", **DECLARED)
     told = step.propose(actor).plan.evidence["unread"]

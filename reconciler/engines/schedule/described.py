@@ -19,7 +19,7 @@ from reconciler.rewrite.comparison import WitnessWork
 from reconciler.rewrite.deletes import Delete, Deletes
 from reconciler.rewrite.files import DataFile, TableShape
 from reconciler.rewrite.partition_check import TargetField
-from reconciler.table.physical import NAME_MAPPING, Expected
+from reconciler.table.physical import NAME_MAPPING, Expected, mapping_of
 
 LINEAGE_VERSION = 3
 """Format version from which on rows have ids."""
@@ -37,7 +37,9 @@ def _described(table: table.Table) -> TableShape:
         ways |= {way[-1].field_id: way for way in every(columns_of(schema))}
     ways |= {way[-1].field_id: way for way in every(columns)}
     lineage = table.format_version() >= LINEAGE_VERSION
-    return TableShape(columns, ways, table.properties().get(NAME_MAPPING), lineage)
+    text = table.properties().get(NAME_MAPPING)
+    usable = text if mapping_of(text) is not None else None  # files with field ids need none
+    return TableShape(columns, ways, usable, lineage)
 
 
 def live_deletes(attempt: Attempt) -> Deletes:
