@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reconciler.queries.shape import Shape, Workload, asked
+from reconciler.queries.shape import Shape, Workload, unrecorded_shape
 from reconciler.render.leaf_boxes import boxes, leaf_bytes, leaf_map
 from reconciler.table.cut_tree import Cut, Tree, made
 from reconciler.table.sample import RowSample
@@ -23,7 +23,7 @@ def leaf_of(day: np.ndarray, part: np.ndarray) -> np.ndarray:
 
 def queries(column: int, low: np.ndarray, width: int) -> Shape:
     weight = np.arange(1.0, len(low) + 1.0)
-    return asked(f"by {column}", between(column), (), (low, low + width), weight, weight)
+    return unrecorded_shape(f"by {column}", between(column), (), (low, low + width), weight, weight)
 
 
 def test_bytes_and_reads_of_leaves_are_those_of_rows_and_queries() -> None:
