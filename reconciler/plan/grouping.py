@@ -8,6 +8,7 @@ Memory only decides how many tasks share a group.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from reconciler.table.filetable import Array, Bool, FileTable, Float64, Int64
 from reconciler.table.permutations import inverse_permutation
 from reconciler.table.row_group_bytes import output_files
 from reconciler.table.schema import SortColumn
+from reconciler.table.stable_order import order_of, ranks
 
 MAX_GROUP_BYTES = 16 << 30
 """A larger set of overlapping files is cut in order of key midpoints, so that a conflict loses one
@@ -89,9 +91,8 @@ def by_bounds(
     """
     known = np.flatnonzero(bounded)
     ends = np.concatenate((lower[known], upper[known]))
-    ranks = np.unique(ends, return_inverse=True)[1].reshape(-1)
     low, high = np.zeros((2, len(arrival)), dtype=np.int64)
-    low[known], high[known] = np.split(ranks, 2)
+    low[known], high[known] = np.split(ranks(ends), 2)
     return Extents(arrival, size, low, high, bounded, nulls)
 
 
@@ -162,13 +163,13 @@ def output_file_of(grouping: Grouping, size: Float64, target_bytes: float) -> tu
 def as_arrived(groups: Grouping, files: Extents) -> Grouping:
     """The same groups, the files of each in order of arrival."""
     number = groups.spread(np.arange(len(groups.starts)))
-    order = groups.order[_sorted_by(number, files.arrival[groups.order])]
+    order = groups.order[order_of(number, last=files.arrival[groups.order])]
     return Grouping(order, groups.starts)
 
 
 def whole(files: Extents) -> Grouping:
     """One group of all files, in order of arrival."""
-    order = _sorted_by(files.arrival)
+    order = order_of(last=files.arrival)
     return Grouping(order, np.zeros(min(len(order), 1), dtype=np.int64))
 
 
@@ -177,7 +178,7 @@ def overlapping(files: Extents) -> Grouping:
     connect."""
     if not len(files) or not files.bounded.all():
         return whole(files)
-    order = _sorted_by(files.low, files.high, files.arrival)
+    order = order_of(files.low, files.high, last=files.arrival)
     low, high = files.low[order], files.high[order]
     reach = np.maximum.accumulate(high)
     # Equal constant files (low == high == reach) share their value with the component.
@@ -209,7 +210,7 @@ def by_target_partition(files: Extents, limit: int) -> Grouping:
 
 def _connected(files: Extents) -> Grouping:
     """Return connected components of files whose ranks overlap or touch, in order of rank."""
-    order = _sorted_by(files.low, files.high, files.arrival)
+    order = order_of(files.low, files.high, last=files.arrival)
     reach = np.maximum.accumulate(files.high[order])
     apart = np.flatnonzero(files.low[order][1:] > reach[:-1]) + 1
     return Grouping(order, np.append(np.zeros(min(len(order), 1), dtype=np.int64), apart))
@@ -217,19 +218,16 @@ def _connected(files: Extents) -> Grouping:
 
 def merged(components: Grouping, size: Int64, limit: int, small: float) -> Grouping:
     """Merge neighbouring components up to `limit` bytes; none is left alone below `small`."""
-    starts: list[int] = []
-    held = 0
-    for start, own in zip(
-        components.starts.tolist(), components.totals(size).tolist(), strict=True
-    ):
-        if starts and (held + own <= limit or held < small):
-            held += own
-        else:
-            starts.append(start)
-            held = own
-    if held < small and len(starts) > 1:
-        starts.pop()
-    return Grouping(components.order, np.array(starts, dtype=np.int64))
+    upto = [0, *np.cumsum(components.totals(size)).tolist()]
+    last, place, first = len(components.starts), 0, list[int]()
+    while place < last:
+        first.append(place)
+        held = upto[place]
+        fits = bisect_right(upto, held + limit, place) - 1
+        place = max(place + 1, fits, min(bisect_left(upto, held + small, place), last))
+    if len(first) > 1 and upto[-1] - upto[first[-1]] < small:
+        first.pop()
+    return Grouping(components.order, components.starts[first])
 
 
 def bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
@@ -245,7 +243,7 @@ def bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
         piece = slice(int(components.starts[number]), int(ends[number]))
         own = order[piece]
         middle = np.where(files.bounded[own], files.low[own] + files.high[own], last)
-        own = own[_sorted_by(middle, files.arrival[own])]
+        own = own[order_of(middle, last=files.arrival[own])]
         order[piece] = own
         size = files.bytes[own].astype(np.float64)
         parts = int(-(-size.sum() // limit))
@@ -302,18 +300,3 @@ def runs(files: Extents, limit: int, target_bytes: int) -> Grouping:
     if len(starts) > 1 and (held < target_bytes or starts[-1] == len(order) - 1):
         starts.pop()
     return Grouping(order, np.array(starts, dtype=np.int64))
-
-
-def _sorted_by(*keys: Int64) -> Int64:
-    """Return the order by whole numbers from 0, the most significant first, the last one distinct.
-
-    One sort of a combined key takes a fraction of the time of `lexsort`.
-    """
-    combined, room = keys[0], int(keys[0].max(initial=0)) + 1
-    for key in keys[1:]:
-        base = int(key.max(initial=0)) + 1
-        room *= base
-        if room > np.iinfo(np.int64).max:
-            return np.lexsort(tuple(reversed(keys))).astype(np.int64)
-        combined = combined * base + key
-    return np.argsort(combined).astype(np.int64)

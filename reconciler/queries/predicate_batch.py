@@ -132,27 +132,34 @@ def _compile(node: Predicate, compile_leaf: Callable[[Leaf], Test]) -> Test:
 
 
 def conjunction(tests: Sequence[Test]) -> Test:
-    if len(tests) == 1:
-        return tests[0]
+    if not tests:
+        return always(True)
+    first, *others = tests
+    if not others:
+        return first
 
     def test(chunk: slice) -> Bool:
-        result: Bool = np.ones((1, 1), dtype=np.bool_)
-        for part in tests:
-            result = result & part(chunk)
+        result = first(chunk)
+        for part in others:
             if not result.any():
                 break
+            result = result & part(chunk)
         return result
 
     return test
 
 
 def _disjunction(tests: Sequence[Test]) -> Test:
+    if not tests:
+        return always(False)
+    first, *others = tests
+
     def test(chunk: slice) -> Bool:
-        result: Bool = np.zeros((1, 1), dtype=np.bool_)
-        for part in tests:
-            result = result | part(chunk)
+        result = first(chunk)
+        for part in others:
             if result.all():
                 break
+            result = result | part(chunk)
         return result
 
     return test

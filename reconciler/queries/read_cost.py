@@ -55,32 +55,27 @@ def read_shape(view: TableView, demand: Shape) -> ShapeReading:
     groups = row_group_cost(view, demand.projection) * row_groups_per_file(view)
     with_groups = (size + groups).astype(np.float32)
     laden = bool(overhead.any() or deletes.any())
-    out = [np.zeros(queries) for _ in range(4)]
+    bytes_read, opened, matching, cost = (np.zeros(queries) for _ in range(4))
     saving, read = np.zeros(files), np.zeros(files)
-    buffer = np.empty((2, 0, files), dtype=np.float32)
     for block, tiles in read_shares(view, demand):
         weights = demand.executions[block].astype(np.float32)
-        if buffer.shape[1] != len(weights):
-            buffer = np.empty((2, len(weights), files), dtype=np.float32)
-        share, used = buffer
-        buffer.fill(0.0)
         for tile in tiles:
-            mine = tile.files
-            share[:, mine], used[:, mine] = tile.share, tile.used
-            out[1][block] += [np.count_nonzero(row) for row in tile.share > 0]
-            shared = _columns_dot(weights, tile.share)
+            mine, share = tile.files, tile.share
+            opened[block] += tile.opened
+            bytes_read[block] += _rows_dot(share, width[mine])
+            cost[block] += _rows_dot(share, with_groups[mine])
+            matching[block] += _rows_dot(tile.used, width[mine])
+            shared = _columns_dot(weights, share)
             saving[mine] += (shared - _columns_dot(weights, tile.used)) * size[mine]
             read[mine] += shared * size[mine]
-        out[0][block] = _rows_dot(share, width)
-        out[2][block] = _rows_dot(used, width)
-        out[3][block] = view.open_bytes * out[1][block] + _rows_dot(share, with_groups)
-        if laden:
-            opened = (share > 0).astype(np.float32)
-            beside = _rows_dot(opened, extra)
-            out[0][block] += beside
-            out[3][block] += beside + view.open_bytes * _rows_dot(opened, deletes)
-            read += _columns_dot(weights, opened) * overhead
-    return ShapeReading(out[0], out[1], out[2], out[3], np.maximum(saving, 0.0), read)
+            if laden:
+                some = (share > 0).astype(np.float32)
+                beside = _rows_dot(some, extra[mine])
+                bytes_read[block] += beside
+                cost[block] += beside + view.open_bytes * _rows_dot(some, deletes[mine])
+                read[mine] += _columns_dot(weights, some) * overhead[mine]
+    cost += view.open_bytes * opened
+    return ShapeReading(bytes_read, opened, matching, cost, np.maximum(saving, 0.0), read)
 
 
 def _rows_dot(matrix: Float32, vector: Float32) -> Float32:

@@ -50,6 +50,11 @@ class Tile:
     used: Float32
     """float32[queries, files]: share of the rows that match; never more than `share`."""
 
+    @property
+    def opened(self) -> Int64:
+        """Return how many of the files each query opens, int64[queries]."""
+        return np.array([np.count_nonzero(row) for row in self.share > 0], dtype=np.int64)
+
 
 def read_shares(view: TableView, demand: Shape) -> Iterator[tuple[slice, Iterator[Tile]]]:
     """Yield, per block of queries, the files that they read, as tiles without a common file.

@@ -8,8 +8,8 @@ file's bounds rule out what the node rules out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ MOST = 1.5
 """The same where a file would be smaller than ALONE otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """Leaves that files are written for, and for no others."""
 
     first: int
@@ -42,54 +41,63 @@ class Unit:
         return self.end - self.first > 1
 
 
-def file_units(tree: Tree, leaf: Int64, rows: Int64, file_rows: float) -> list[Unit]:
+def file_units(
+    tree: Tree, leaf: Int64, rows: Int64, file_rows: float, parts: Sequence[int] = (0,)
+) -> list[Unit]:
     """Return the files that leaves become.
 
-    leaf: numbers of the leaves that have rows, ascending, int64[leaves]. rows: of each. file_rows:
-    of a file of the target size. A leaf of at least half a file has files of its own. Smaller
-    leaves share one with those below the same node. What is smaller than half a file even then
-    goes to a neighbour of small leaves, where both are not too large for one file.
+    leaf: numbers of the leaves that have rows, int64[leaves]. rows: of each. file_rows: of a file
+    of the target size. parts: where parts of the leaves begin, in each of which their numbers
+    ascend, and no two of which share a file. A leaf of at least half a file has files of its own.
+    Smaller leaves share one with those below the same node. What is smaller than half a file even
+    then goes to a neighbour of small leaves, where both are not too large for one file.
     """
     if not len(leaf):
         return []
     files = output_files(rows, file_rows).tolist()
     before = [0, *np.cumsum(rows).tolist()]
     small = (rows < ALONE * file_rows).tolist()
-    found: list[Unit] = []
-    for first, end in _below_nodes(_partings(tree, leaf).tolist(), before, small, file_rows):
-        own = before[end] - before[first]
-        if found and small[first] and small[found[-1].first]:
-            last = found[-1]
-            held = before[first] - before[last.first]
-            if min(own, held) < ALONE * file_rows and own + held < MOST * file_rows:
-                found[-1] = Unit(last.first, end, 1)
-                continue
-        found.append(Unit(first, end, 1 if small[first] else files[first]))
+    large = [0, *accumulate(not one for one in small)]
+    partings, found = _partings(tree, leaf), list[Unit]()
+    for begin, stop in pairwise([*parts, len(leaf)]):
+        last = -1
+        for first, end in _below_nodes(partings, before, large, file_rows, (begin, stop)):
+            own = before[end] - before[first]
+            if last >= 0 and small[first] and small[last]:
+                held = before[first] - before[last]
+                if min(own, held) < ALONE * file_rows and own + held < MOST * file_rows:
+                    found[-1] = Unit(last, end, 1)
+                    continue
+            last = first
+            found.append(Unit(first, end, 1 if small[first] else files[first]))
     return found
 
 
-def _partings(tree: Tree, leaf: Int64) -> Int64:
-    """Return how deep each of these leaves parts from the next, int64[leaves - 1]."""
-    if len(leaf) < 2:
-        return np.zeros(0, dtype=np.int64)
-    return np.minimum.reduceat(tree.partings[: leaf[-1]], leaf[:-1])
+def _partings(tree: Tree, leaf: Int64) -> list[int]:
+    """Return how deep each of these leaves parts from the next, which has a greater number."""
+    padded = np.append(tree.partings, tree.leaves)
+    return np.minimum.reduceat(padded, leaf)[:-1].tolist()
 
 
 def _below_nodes(
-    partings: Sequence[int], before: Sequence[int], small: Sequence[bool], file_rows: float
+    partings: Sequence[int],
+    before: Sequence[int],
+    large: Sequence[int],
+    file_rows: float,
+    part: tuple[int, int],
 ) -> list[tuple[int, int]]:
     """Return the runs (first, end) of small leaves below one node that fit a file together, and
-    each other leaf alone, from left to right. before: rows before each leaf, and in all.
+    each other leaf alone, from left to right. before, large: rows, and large leaves, before each
+    leaf, and in all.
 
     Numbers are Python's: there are hundreds, and each is looked at alone.
     """
-    large = [0, *accumulate(not one for one in small)]
     found: list[tuple[int, int]] = []
-    left = [(0, len(small))]
+    left, most = [part], TOGETHER * file_rows
     while left:
         first, end = left.pop()
-        fits = before[end] - before[first] <= TOGETHER * file_rows
-        if end - first == 1 or (fits and large[end] == large[first]):
+        fits = large[end] == large[first] and before[end] - before[first] <= most
+        if fits or end - first == 1:
             found.append((first, end))
         else:
             inside = partings[first : end - 1]

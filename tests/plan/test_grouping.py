@@ -19,12 +19,14 @@ from reconciler.plan.grouping import (
     Grouping,
     along_leaves,
     extents,
+    merged,
     output_file_of,
     unbounded,
 )
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.table.row_group_bytes import output_files
 from reconciler.table.schema import SortColumn
+from reconciler.table.stable_order import order_of, ranks
 from reconciler.table.values import cut_bound
 from tests.table.tables import ROW_BYTES, File, table_of
 
@@ -173,6 +175,45 @@ def test_neighbours_are_merged_to_a_few_files_and_none_is_left_alone_small() -> 
     sizes = sized(150, 150, 100, 90, 10, 500, 20, 500, 30)
     groups = Lexicographic(KEY).groups(sizes, target_bytes=target)
     assert members(groups) == [[0, 1, 2], [3, 4], [5], [6, 7, 8]]
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=14), st.integers(0, 40), st.sampled_from([0.0, 1.5, 5.0])
+)
+def test_neighbours_are_added_one_by_one_up_to_the_limit(
+    sizes: list[int], limit: int, small: float
+) -> None:
+    starts, held = list[int](), 0
+    for number, own in enumerate(sizes):
+        if starts and (held + own <= limit or held < small):
+            held += own
+        else:
+            starts.append(number)
+            held = own
+    if held < small and len(starts) > 1:
+        starts.pop()
+    each = np.arange(len(sizes), dtype=np.int64)
+    found = merged(Grouping(each, each), np.array(sizes, dtype=np.int64), limit, small)
+    assert found.starts.tolist() == starts
+
+
+NUMBERS = st.integers(0, 1 << 61) | st.integers(0, 3)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=20), st.randoms(), st.integers(1, 70_000))
+def test_numbers_of_many_digits_are_ordered_as_by_lexsort(
+    pairs: list[tuple[int, int]], random: Any, step: int
+) -> None:
+    first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    last = np.array(random.sample(range(len(pairs)), len(pairs)), dtype=np.int64) * step
+    expected = np.lexsort((last, second, first)).tolist()
+    assert order_of(first, second, last=last).tolist() == expected
+    for values in (
+        first,
+        first - (1 << 60),
+        np.array([str(one).encode() for one in first] + [b""]),
+    ):
+        assert ranks(values).tolist() == np.unique(values, return_inverse=True)[1].tolist()
 
 
 def test_an_overlapping_set_is_never_split_for_its_number_of_files() -> None:

@@ -42,6 +42,12 @@ def test_every_leaf_is_in_one_unit_and_shared_files_are_neither_small_nor_large(
     leaf = np.flatnonzero(random.random(tree.leaves) < random.choice([0.4, 1.0]))
     units = file_units(tree, leaf, rows[leaf], FILE)
     assert [at for unit in units for at in range(unit.first, unit.end)] == list(range(len(leaf)))
+    part = len(leaf) // 2
+    apart = [file_units(tree, one, rows[one], FILE) for one in (leaf[part:], leaf[:part])]
+    turned, behind = np.append(leaf[part:], leaf[:part]), len(leaf) - part
+    assert file_units(tree, turned, rows[turned], FILE, (0, behind)) == [
+        *apart[0], *((first + behind, end + behind, files) for first, end, files in apart[1])
+    ]  # fmt: skip
     held = [int(rows[leaf[unit.first : unit.end]].sum()) for unit in units]
     for unit, own in zip(units, held, strict=True):
         if unit.shared:

@@ -32,6 +32,7 @@ from reconciler.table.filetable import FileTable, Float64, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
 from reconciler.table.permutations import inverse_permutation
 from reconciler.table.schema import Schema
+from reconciler.table.stable_order import order_of, ranks
 
 NATURAL = 0.33
 """A column orders the table if its values are in at most this share of the files on average."""
@@ -184,8 +185,8 @@ def places_of(situation: Situation, rows: Int64, key: Sequence[int]) -> Int64:
     if column is None or not column.bounded[rows].all():
         return arrival
     bounds = np.concatenate((column.lower[rows], column.upper[rows]))
-    low, high = np.split(np.unique(bounds, return_inverse=True)[1].reshape(-1), 2)
-    return inverse_permutation(np.lexsort((arrival, low + high)))
+    low, high = np.split(ranks(bounds), 2)
+    return inverse_permutation(order_of(low + high, last=arrival))
 
 
 def _natural(situation: Situation) -> int:

@@ -136,24 +136,19 @@ class Slices:
         """Return the table's rows of one real file or row group."""
         return self.records / self.represents
 
-    def reduced(
-        self,
-        reduce: np.ufunc,
-        values: npt.NDArray[Any],
-        beyond: float,
-        edges: Int64 | None = None,
-    ) -> npt.NDArray[Any]:
-        """Reduce values over the slices, which may overlap, along the last axis.
 
-        values: of each row, or of what is between two edges, at which all slices begin and end.
-        beyond: changes no result.
-        """
-        ends = np.stack((self.starts, self.ends))
-        ends = ends if edges is None else np.searchsorted(edges, ends)
-        padding = np.full((*values.shape[:-1], 1), beyond, dtype=values.dtype)
-        padded = np.concatenate((values, padding), axis=-1)  # an end may be behind the last row
-        found: npt.NDArray[Any] = reduce.reduceat(padded, ends.T.reshape(-1), axis=-1)
-        return found[..., ::2]
+def reduced(
+    reduce: np.ufunc, values: npt.NDArray[Any], beyond: float, ends: Int64
+) -> npt.NDArray[Any]:
+    """Reduce values over slices, which may overlap, along the last axis.
+
+    values: of what is between two edges, at which all slices begin and end. beyond: changes no
+    result. ends: as `Pieces.ends` has them.
+    """
+    padding = np.full((*values.shape[:-1], 1), beyond, dtype=values.dtype)
+    padded = np.concatenate((values, padding), axis=-1)  # an end may be behind the last edge
+    found: npt.NDArray[Any] = reduce.reduceat(padded, ends, axis=-1)
+    return found[..., ::2]
 
 
 @dataclass(frozen=True)
@@ -174,6 +169,15 @@ class Pieces:
     def edges(self) -> Int64:
         """Return the first rows of all row groups, ascending, each once."""
         return np.unique(self.groups.starts)
+
+    @cached_property
+    def ends(self) -> tuple[Int64, Int64]:
+        """Return the edges at which files begin, and row groups, each followed by where it ends."""
+        files, groups = (
+            np.searchsorted(self.edges, np.stack((one.starts, one.ends), axis=1).reshape(-1))
+            for one in (self.files, self.groups)
+        )
+        return files, groups
 
 
 def cut(rows: Arrangement, sizes: Sequence[Sizes], per_row: Sequence[float]) -> Pieces:
@@ -220,16 +224,9 @@ def _cut_at_leaves(
     )
     ends = np.append(starts[1:], len(leaf))
     held = np.maximum(np.rint(rows.cumulative[ends] - rows.cumulative[starts]), 1).astype(np.int64)
-    edges = np.append(np.searchsorted(starts, rows.starts), len(starts))
-    tree, units = rows.ordering.tree, list[tuple[int, int, int]]()
+    tree, parts = rows.ordering.tree, np.searchsorted(starts, rows.starts).tolist()
     assert tree is not None
-    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        units += [
-            (begin + unit.first, begin + unit.end, unit.files)
-            for unit in file_units(
-                tree, leaf[starts[begin:end]], held[begin:end], size.target_bytes / per_row
-            )
-        ]
+    units = file_units(tree, leaf[starts], held, size.target_bytes / per_row, parts)
     first, end, wanted = np.asarray(units, dtype=np.int64).reshape(-1, 3).T
     files, unit_of = _sliced(rows, starts[first], ends[end - 1], wanted.astype(float), number)
     span, owner = _row_group_spans(

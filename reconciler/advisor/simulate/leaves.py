@@ -7,11 +7,11 @@ in a leaf that is sorted by a column no gap is wider than to the next sampled va
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.advisor.simulate.arrangement import Arrangement, Slices
+from reconciler.advisor.simulate.arrangement import Arrangement, Slices, reduced
 from reconciler.table.cut_tree import thresholds_of
 from reconciler.table.filetable import Bool, Int64
 
@@ -21,16 +21,17 @@ FAR = np.iinfo(np.int64).max // 4
 
 @dataclass(frozen=True)
 class LeafLimits:
-    """The ranks of one column that a tree allows, per ordered row."""
+    """The ranks of one column that a tree allows in pieces: between two edges at which slices begin
+    or end, or in a slice."""
 
     low: Int64
-    """int64[rows], the least rank that the row's leaf may hold."""
+    """int64[pieces], the least rank that a leaf of the piece may hold."""
     high: Int64
-    """int64[rows], the greatest, likewise."""
+    """int64[pieces], the greatest, likewise."""
     null: Bool
-    """bool[rows], whether the leaf may hold NULL."""
+    """bool[pieces], whether one of them may hold NULL."""
     nan: Bool
-    """bool[rows], whether the leaf may hold NaN."""
+    """bool[pieces], whether one of them may hold NaN."""
     before: Int64
     """int64[rows], the rank of the row before, of a leaf that is sorted by the column and has one;
     else -FAR."""
@@ -39,26 +40,34 @@ class LeafLimits:
     leaf: Int64
     """int64[rows], the leaf of each row."""
 
+    def over(self, ends: Int64) -> LeafLimits:
+        """Return the same for slices. ends: among the edges, as `Pieces.ends` has them."""
+        return replace(
+            self,
+            low=reduced(np.minimum, self.low, FAR, ends),
+            high=reduced(np.maximum, self.high, -FAR, ends),
+            null=reduced(np.logical_or, self.null, False, ends),
+            nan=reduced(np.logical_or, self.nan, False, ends),
+        )
+
     def within(self, slices: Slices, low: Int64, high: Int64) -> tuple[Int64, Int64]:
-        """Return ranges of slices without what their leaves rule out. low, high: int64[slices],
+        """Return ranges of the slices without what their leaves rule out. low, high: int64[slices],
         which all sampled rows are within."""
         first, last = slices.starts, slices.ends - 1
-        least = slices.reduced(np.minimum, self.low, FAR)
-        most = slices.reduced(np.maximum, self.high, -FAR)
         alone = self.leaf[first] == self.leaf[last]
-        least = np.where(alone, np.maximum(least, self.before[first]), least)
-        most = np.where(alone, np.minimum(most, self.after[last]), most)
+        least = np.where(alone, np.maximum(self.low, self.before[first]), self.low)
+        most = np.where(alone, np.minimum(self.high, self.after[last]), self.high)
         return np.maximum(low, least), np.minimum(high, most)
 
-    def barred(self, slices: Slices) -> Bool:
+    def barred(self) -> Bool:
         """Return the classes (NULL, value, NaN) that no leaf of a slice may hold,
         bool[3, slices]."""
-        null, nan = (~slices.reduced(np.logical_or, one, False) for one in (self.null, self.nan))
-        return np.stack([null, np.zeros_like(null), nan])
+        return np.stack([~self.null, np.zeros_like(self.null), ~self.nan])
 
 
-def leaf_limits(rows: Arrangement, field: int) -> LeafLimits | None:
-    """Return what a tree says of a column; None where it neither cuts nor sorts by it."""
+def leaf_limits(rows: Arrangement, field: int, edges: Int64) -> LeafLimits | None:
+    """Return what a tree says of a column between these edges; None where it neither cuts nor sorts
+    by it."""
     tree = rows.ordering.tree
     if rows.leaf is None or tree is None or field not in tree.columns:
         return None
@@ -76,7 +85,9 @@ def leaf_limits(rows: Arrangement, field: int) -> LeafLimits | None:
     ranks = rows.ranks[field].astype(np.int64)
     mine = np.asarray(tree.inner, dtype=np.int64)[rows.leaf] == field
     return LeafLimits(
-        low[rows.leaf], high[rows.leaf], null[rows.leaf], nan[rows.leaf],
+        np.minimum.reduceat(low[rows.leaf], edges), np.maximum.reduceat(high[rows.leaf], edges),
+        np.logical_or.reduceat(null[rows.leaf], edges),
+        np.logical_or.reduceat(nan[rows.leaf], edges),
         *_neighbours(ranks, rows.leaf, rows.part, mine), rows.leaf,
     )  # fmt: skip
 

@@ -4,12 +4,11 @@ NULL or NaN."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.simulate.arrangement import Arrangement, Pieces, Slices
+from reconciler.advisor.simulate.arrangement import Arrangement, Pieces, Slices, reduced
 from reconciler.advisor.simulate.leaves import LeafLimits, leaf_limits
 from reconciler.advisor.simulate.missing import NAN, NULL, between, counts, held
 from reconciler.advisor.simulate.pool import PoolColumn
@@ -29,8 +28,7 @@ def zone_maps(
     row groups have only those of files without NaN.
     """
     column, ranks = rows.pool.columns[field], rows.ranks[field]
-    reduced = _Reduced(
-        made.edges,
+    between = _Extremes(
         np.minimum.reduceat(np.where(ranks < 0, len(column.distinct), ranks), made.edges),
         np.maximum.reduceat(ranks, made.edges),
         None
@@ -39,48 +37,52 @@ def zone_maps(
     )
     lead = rows.ordering.lead
     direction = lead.direction if lead is not None and lead.field_id == field else ""
-    leaves = leaf_limits(rows, field)
+    leaves = leaf_limits(rows, field, made.edges)
     files, groups = (
-        _bounds(rows, field, slices, reduced, direction, widening, leaves)
-        for slices in (made.files, made.groups)
-    )
+        _bounds(
+            rows, field, slices, between.over(ends), direction, widening,
+            None if leaves is None else leaves.over(ends),
+        )
+        for slices, ends in zip((made.files, made.groups), made.ends, strict=True)
+    )  # fmt: skip
     nans = np.where(files.nans[made.owner] == 0, 0, UNKNOWN).astype(np.int64)
     return files, replace(groups, nans=nans)
 
 
 @dataclass(frozen=True)
-class _Reduced:
-    """What rows have between the edges at which slices of all sizes begin and end."""
+class _Extremes:
+    """What the rows of pieces have: between two edges at which slices of all sizes begin or end, or
+    in a slice."""
 
-    edges: Int64
-    """The first row of each part, counted in order."""
     low: npt.NDArray[np.int32]
-    """The least rank between two edges; the number of ranks where there is no value."""
+    """The least rank; the number of ranks, or more, where there is no value."""
     high: npt.NDArray[np.int32]
-    """The greatest rank between two edges, -1 where there is no value."""
+    """The greatest rank, -1 where there is no value."""
     classes: Float64 | None
-    """What `missing.counts` returns between two edges; None for a column of values alone."""
+    """What `missing.counts` returns for a piece; None for a column of values alone."""
 
-    def over(
-        self, slices: Slices, reduce: np.ufunc, values: npt.NDArray[Any], beyond: float
-    ) -> npt.NDArray[Any]:
-        """Reduce values over slices (`Slices.reduced`)."""
-        return slices.reduced(reduce, values, beyond, self.edges)
+    def over(self, ends: Int64) -> _Extremes:
+        """Return the same for slices. ends: among the edges, as `Pieces.ends` has them."""
+        classes = self.classes
+        return _Extremes(
+            reduced(np.minimum, self.low, np.iinfo(np.int32).max, ends),
+            reduced(np.maximum, self.high, -1, ends),
+            None if classes is None else reduced(np.add, classes, 0.0, ends),
+        )
 
 
 def _bounds(
     rows: Arrangement,
     field: int,
     slices: Slices,
-    reduced: _Reduced,
+    found: _Extremes,
     direction: str,
     widening: float,
     leaves: LeafLimits | None,
 ) -> ColumnBounds:
     column = rows.pool.columns[field]
     top = len(column.distinct) - 1
-    low = reduced.over(slices, np.minimum, reduced.low, np.iinfo(np.int32).max).astype(np.int64)
-    high = reduced.over(slices, np.maximum, reduced.high, -1).astype(np.int64)
+    low, high = found.low.astype(np.int64), found.high.astype(np.int64)
     present = high >= 0
     low, high = np.minimum(low, top), np.maximum(high, 0)
     if widening and direction:
@@ -93,8 +95,8 @@ def _bounds(
             low, high = leaves.within(slices, low, high)
     least, most = (low.min(), high.max()) if direction else (0, top)
     records = np.maximum(np.rint(slices.records), 1).astype(np.int64)
-    barred = None if leaves is None else leaves.barred(slices)
-    nulls, nans = _missing(rows, column, slices, reduced, records, direction, barred)
+    barred = None if leaves is None else leaves.barred()
+    nulls, nans = _missing(rows, column, slices, found.classes, records, direction, barred)
     return ColumnBounds(
         field, column.kind, _at_end(column.distinct[low], low == least, column.least),
         _at_end(column.distinct[high], high == most, column.greatest),
@@ -130,21 +132,20 @@ def _missing(
     rows: Arrangement,
     column: PoolColumn,
     slices: Slices,
-    reduced: _Reduced,
+    classes: Float64 | None,
     records: Int64,
     direction: str,
     barred: Bool | None,
 ) -> tuple[Int64, Int64]:
     """Return the NULL and NaN counts. barred: as `held` takes it."""
-    if reduced.classes is None:
+    if classes is None:
         none = np.zeros(len(records), dtype=np.int64)
         return none, none
-    found = reduced.over(slices, np.add, reduced.classes, 0.0)
     allowed = None
     if direction:
         allowed = between(
             column.missing, rows.order, rows.part, slices.starts, slices.ends,
             descending=direction == "desc",
         )  # fmt: skip
-    number = held(found, records, allowed, barred)
+    number = held(classes, records, allowed, barred)
     return number[NULL], number[NAN]
