@@ -18,9 +18,10 @@ def order_of(*keys: Int64, last: Int64) -> Int64:
     """Return the order by whole numbers from 0, the most significant first. last: the least
     significant, distinct: it decides between equal ones.
 
-    For 100,000 files it takes a third of the time of `argsort` of one combined key.
+    For 100,000 files and one small key it takes a third of the time of `argsort` of both.
     """
-    order = inverse_permutation(last) if int(last.max(initial=-1)) < len(last) else _by_digits(last, None)
+    dense = int(last.max(initial=-1)) < len(last)
+    order = inverse_permutation(last) if dense else _by_digits(last, None)
     for key in reversed(_combined(keys)):
         order = _by_digits(key, order)
     return order
