@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from reconciler.plan.leaf_drift import leaf_drift
+from reconciler.plan.leaf_drift import DriftedFiles, leaf_drift
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.table.cut_tree import Tree
 from reconciler.table.filetable import Array, Bool, FileTable, Int64, Partition
@@ -53,10 +53,6 @@ class Drift:
     """Whether to rewrite the files; False for a refusal."""
     reason: str
     """Why they have drifted, or why they are left alone."""
-
-
-Found = tuple[Int64, bool, str]
-"""files, rewrite, reason."""
 
 
 def declared_drift(table: FileTable, ordering: Ordering, min_input_files: int) -> list[Drift]:
@@ -148,7 +144,7 @@ def _key_ranges(table: FileTable, key: Sequence[SortColumn]) -> list[Ranges]:
 
 def _judgeable(
     table: FileTable, key: Sequence[SortColumn], ranges: Sequence[Ranges], members: Int64
-) -> tuple[Int64, list[Found]]:
+) -> tuple[Int64, list[DriftedFiles]]:
     """Return files with bounds of key 1; the others are refused, unless they hold only NULL or no
     row."""
     column = table.columns[key[0].field_id]
@@ -160,31 +156,31 @@ def _judgeable(
     if not len(unknown):
         return members[known], []
     why = f"no bounds of {table.schema.name_of(key[0].field_id)}, which a rewrite need not give"
-    return members[known], [(unknown, False, why)]
+    return members[known], [DriftedFiles(unknown, False, why)]
 
 
-def _merged(found: list[Found]) -> list[Found]:
+def _merged(found: list[DriftedFiles]) -> list[DriftedFiles]:
     """Return the sets to rewrite, and one refusal per reason."""
-    refused: dict[str, list[Found]] = {}
+    refused: dict[str, list[DriftedFiles]] = {}
     for one in found:
-        if not one[1]:
-            refused.setdefault(one[2], []).append(one)
+        if not one.rewrite:
+            refused.setdefault(one.reason, []).append(one)
     joined = [
-        (np.unique(np.concatenate([o[0] for o in same])), False, why)
+        DriftedFiles(np.unique(np.concatenate([o.files for o in same])), False, why)
         for why, same in refused.items()
     ]
-    return [one for one in found if one[1]] + joined
+    return [one for one in found if one.rewrite] + joined
 
 
 def _sorted_drift(
     table: FileTable, ranges: Sequence[Ranges], files: Int64, min_input_files: int
-) -> list[Found]:
+) -> list[DriftedFiles]:
     """Return overlaps in key 1; then, among files constant in it that stay, overlaps in key 2, and
     so on."""
     found = _overlaps(table, ranges[0], files, min_input_files)
     if len(ranges) == 1:
         return found
-    chosen = [one[0] for one in found if one[1]]
+    chosen = [one.files for one in found if one.rewrite]
     staying = np.setdiff1d(files, np.concatenate(chosen)) if chosen else files
     constant = staying[ranges[0].constant[staying]]
     for same_value in _split_by(constant, ranges[0].first[constant]):
@@ -194,13 +190,15 @@ def _sorted_drift(
     return found
 
 
-def _overlaps(table: FileTable, ranges: Ranges, files: Int64, min_input_files: int) -> list[Found]:
+def _overlaps(
+    table: FileTable, ranges: Ranges, files: Int64, min_input_files: int
+) -> list[DriftedFiles]:
     """Return connected sets of overlapping files, each to be merged whole, in its unsorted part, or
     not yet.
 
     Files with one and the same value count as one: this key cannot separate them.
     """
-    found: list[Found] = []
+    found: list[DriftedFiles] = []
     for component in _components(_units(ranges, files)):
         found += _tiers(table, ranges, component, min_input_files)
     return found
@@ -245,7 +243,7 @@ def _components(units: _Units) -> list[_Units]:
 
 def _tiers(
     table: FileTable, ranges: Ranges, component: _Units, min_input_files: int
-) -> list[Found]:
+) -> list[DriftedFiles]:
     """Merge the whole component, or only its unsorted part, or wait.
 
     The sorted base is the heaviest set of units that do not overlap. If the rest is at least a
@@ -259,10 +257,10 @@ def _tiers(
     share = float(table.bytes[rest].sum()) / max(float(size.sum()), 1.0)
     depth = _unit_depth(table, component)
     if depth - 1.0 < MIN_GAIN * depth:
-        return [(files, False, f"a gain under {100 * MIN_GAIN:.0f} % in depth")]
+        return [DriftedFiles(files, False, f"a gain under {100 * MIN_GAIN:.0f} % in depth")]
     if share >= UNSORTED_SHARE:
         reason = f"depth {depth:.1f} in {len(files)} overlapping files"
-        return [(files, True, reason)]
+        return [DriftedFiles(files, True, reason)]
     if len(rest) >= min_input_files:
         lower = [
             one
@@ -271,7 +269,7 @@ def _tiers(
         ]
         if any(one[1] for one in lower):
             return lower
-    return [(rest, False, _too_little(min_input_files))]
+    return [DriftedFiles(rest, False, _too_little(min_input_files))]
 
 
 def _too_little(min_input_files: int) -> str:
@@ -310,19 +308,19 @@ def _unit_depth(table: FileTable, units: _Units) -> float:
 
 def _curve_drift(
     table: FileTable, ranges: Sequence[Ranges], files: Int64, min_input_files: int
-) -> list[Found]:
+) -> list[DriftedFiles]:
     """Files without bounds of every key have no known place on the curve; the others are judged."""
     known = np.logical_and.reduce([one.known[files] for one in ranges])
     drifted = _hilbert_drift(table, ranges, files[known], min_input_files)
     if known.all():
         return drifted
     why = "no bounds of some key column, so its place on the curve is not known"
-    return [(files[~known], False, why), *drifted]
+    return [DriftedFiles(files[~known], False, why), *drifted]
 
 
 def _hilbert_drift(
     table: FileTable, ranges: Sequence[Ranges], files: Int64, min_input_files: int
-) -> list[Found]:
+) -> list[DriftedFiles]:
     """Return files whose mean depth in some key exceeds 2 n^(1 - 1/d), the bound of a Hilbert
     curve.
 
@@ -343,12 +341,12 @@ def _hilbert_drift(
     share = float(table.bytes[wide].sum()) / max(float(table.bytes[files].sum()), 1.0)
     if share >= UNSORTED_SHARE:
         reason = f"depth {depth:.1f}, a Hilbert curve of {count} files has about {limit:.1f}"
-        return [(files, True, reason)]
+        return [DriftedFiles(files, True, reason)]
     if min_input_files <= len(wide) < count:
         below = _hilbert_drift(table, ranges, wide, min_input_files)
         if below:
             return below
-    return [(wide, False, _too_little(min_input_files))]
+    return [DriftedFiles(wide, False, _too_little(min_input_files))]
 
 
 def _spread_depth(table: FileTable, ranges: Ranges, files: Int64) -> float:
@@ -391,7 +389,7 @@ def _split_by(items: Int64, label: Array) -> list[Int64]:
 class _DriftOf:
     """How files that have drifted from one type of ordering are found."""
 
-    drift: Callable[[FileTable, Sequence[Ranges], Int64, int], list[Found]]
+    drift: Callable[[FileTable, Sequence[Ranges], Int64, int], list[DriftedFiles]]
     """Finds them by the ranges of the key columns."""
     every_column: bool
     """Whether it needs the bounds of all key columns, not only of the first."""

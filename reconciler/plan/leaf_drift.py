@@ -21,11 +21,21 @@ are cut off, and small leaves share files."""
 OUTSIDE_SHARE = 0.25
 """Files outside leaves are rewritten with all others if they are at least this share of them."""
 
-Found = tuple[Int64, bool, str]
-"""files, rewrite, reason."""
+
+class DriftedFiles(NamedTuple):
+    """Files of one partition to rewrite together, or to leave alone."""
+
+    files: Int64
+    """int64: rows of the file table, ascending."""
+    rewrite: bool
+    """Whether to rewrite the files."""
+    reason: str
+    """Why they have drifted, or why they are left alone."""
 
 
-def leaf_drift(table: FileTable, tree: Tree, files: Int64, min_input_files: int) -> list[Found]:
+def leaf_drift(
+    table: FileTable, tree: Tree, files: Int64, min_input_files: int
+) -> list[DriftedFiles]:
     """Return the files of one partition to write into leaves, or to leave alone, and why."""
     if not len(files):
         return []
@@ -38,11 +48,11 @@ def leaf_drift(table: FileTable, tree: Tree, files: Int64, min_input_files: int)
     share = float(table.bytes[outside].sum()) / max(float(table.bytes[files].sum()), 1.0)
     why = f"{len(outside)} of {len(files)} files meet more leaves than they have rows for"
     if share >= OUTSIDE_SHARE:
-        return [(files, True, why)]
+        return [DriftedFiles(files, True, why)]
     if len(outside) >= min_input_files:
-        return [(outside, True, why)]
+        return [DriftedFiles(outside, True, why)]
     less = f"{100 * OUTSIDE_SHARE:.0f} % of its bytes and minInputFiles {min_input_files}"
-    return [(outside, False, f"outside the leaves of the tree, but less than {less}")]
+    return [DriftedFiles(outside, False, f"outside the leaves of the tree, but less than {less}")]
 
 
 class Ends(NamedTuple):
