@@ -44,7 +44,7 @@ from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.unwritable import unwritable
 from reconciler.table.values import partition_identity
 
-Place = tuple[int, tuple[object, ...]]
+PartitionId = tuple[int, tuple[object, ...]]
 """Id of a partition spec, and what tells a partition of it from others."""
 
 
@@ -161,17 +161,17 @@ def _laid_back(found: Advised, past: Carried, way: Way, actor: Reader) -> Undo:
     old = store.old_zone_maps_of({past.plan_id})
     done = {entry.outcome.action_id for entry in past.entries}
     rewrites = [(one, what) for one in plan.actions if (what := _rewritten(one)) is not None]
-    together: dict[Place, list[EarlierLayout]] = {}
+    together: dict[PartitionId, list[EarlierLayout]] = {}
     for item, rewrite in rewrites:
         if item.id in done:
-            place = (rewrite.spec_id, partition_identity(rewrite.partition))
+            partition = (rewrite.spec_id, partition_identity(rewrite.partition))
             before = EarlierLayout(rewrite, old.get((past.plan_id, item.id)), item.predicted)
-            together.setdefault(place, []).append(before)
+            together.setdefault(partition, []).append(before)
     why, orderings = by_spark(seen), _orderings(old.values(), actor)
     actions, known, befores = [], list[FileTable](), 0
-    places = _places(seen.files, past)
-    for place in [one for one in together if one in places]:
-        rows, own = places.pop(place), together[place]
+    rows_of = _rows_by_partition(seen.files, past)
+    for partition in [one for one in together if one in rows_of]:
+        rows, own = rows_of.pop(partition), together[partition]
         ordering, *more = {older_ordering(one, orderings) for one in own}
         if more or ordering is None:  # which rows lay in which of the orders is not known
             continue
@@ -182,7 +182,7 @@ def _laid_back(found: Advised, past: Carried, way: Way, actor: Reader) -> Undo:
         known += [one.files for one in own if one.files is not None]
     if not actions:
         raise _no_way(past, way, "no file of it is left of which the older order of rows is known")
-    whole = len(actions) == len(together) and not places and len(known) == befores
+    whole = len(actions) == len(together) and not rows_of and len(known) == befores
     return Undo(tuple(actions), f"no rollback: {way.why}", tuple(known) if whole else None)
 
 
@@ -200,9 +200,9 @@ def _rewritten(item: PlannedAction) -> Rewrite | None:
     return rewrite if rewrite is not None and rewrite.moves_by is None else None
 
 
-def _places(files: FileTable, past: Carried) -> dict[Place, Int64]:
+def _rows_by_partition(files: FileTable, past: Carried) -> dict[PartitionId, Int64]:
     """Return the rows of the plan's live data files by spec id and partition."""
-    found: dict[Place, list[int]] = {}
+    found: dict[PartitionId, list[int]] = {}
     for path in past.added:
         row = files.row_of.get(path)
         if row is not None:

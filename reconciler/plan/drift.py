@@ -267,7 +267,7 @@ def _tiers(
             for part in _components(unsorted)
             for one in _tiers(table, ranges, part, min_input_files)
         ]
-        if any(one[1] for one in lower):
+        if any(one.rewrite for one in lower):
             return lower
     return [DriftedFiles(rest, False, _too_little(min_input_files))]
 
