@@ -1,6 +1,6 @@
 """What a tree leaves unread on a month of TPC-H: within leaves, by rows in two leaves, and at most.
 
-    python -m bench.qdtree_leaves [--data DIR] [--seeds 1,2,3]
+    python -m bench.qdtree_leaves [--data DIR] [--seeds 1,2,3] [--log FILE]
 
 Rows and queries are those of `bench.qdtree_tpch`. Shares are of rows x queries.
 
@@ -10,12 +10,14 @@ leaves of a quarter, each a row group; files are made of them as the engine make
 Yang et al., "Qd-tree", section 6.2: one child of a cut may be smaller than the least leaf; its rows
 are then copied into large neighbours. The share counts them as if they were files of their own. A
 query that needs some of them reads at least these rows, so that no way to copy them reads less. The
-least leaf is chosen so that there are about as many large leaves as the tree beside it has.
+least leaf is chosen so that there are about as many large leaves as the tree beside it has. Seeds
+that the log has are not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,10 +25,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.qdtree_tpch import LEAST, Pieces, in_groups, problem_for, quick_share, tree
-from bench.results import write_section
+from bench.qdtree_tpch import LEAST, Pieces, in_files, in_groups, problem_for, quick_share, tree
+from bench.results import logged, write_section
 from bench.tpch_month import Month, month, selectivity, templates
-from reconciler.advisor.qdtree.building import tree_of_nodes
 from reconciler.advisor.qdtree.climbing import best_greedy
 from reconciler.advisor.qdtree.greedy import (
     EXACT,
@@ -40,7 +41,6 @@ from reconciler.advisor.qdtree.greedy import (
 )
 from reconciler.advisor.qdtree.inner import PARTS
 from reconciler.advisor.qdtree.problem import Problem
-from reconciler.table.leaf_files import file_units
 
 STEPS = 200
 """Attempts to climb, as the program takes them."""
@@ -53,14 +53,6 @@ def by_cuts(problem: Problem, leaf: Node) -> Pieces:
     made = best_greedy(problem, node_of(problem, leaf.rows, leaf.live), LEAST / PARTS)
     ways = [in_groups(problem, leaf), [one.rows for one in made.leaves()]]
     return min(ways, key=lambda pieces: quick_share(problem, pieces))
-
-
-def in_files(problem: Problem, root: Node, file_rows: float) -> Pieces:
-    """Return the files that the engine makes of a tree's leaves."""
-    leaves = [leaf.rows for leaf in root.leaves()]
-    held = np.array([len(one) for one in leaves])
-    units = file_units(tree_of_nodes(problem, root), np.arange(len(held)), held, file_rows)
-    return [np.concatenate(leaves[unit.first : unit.end]) for unit in units]
 
 
 def overlapping(problem: Problem, least: float) -> list[Node]:
@@ -127,18 +119,26 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.qdtree_leaves")
     parser.add_argument("--data", type=Path, help="directory of TPC-H at scale 1, or to make it in")
     parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--log", type=Path, help="a line for each seed that was measured")
     options = parser.parse_args(arguments)
+    seeds = [int(one) for one in options.seeds.split(",")]
     with tempfile.TemporaryDirectory() as directory:
         rows = month(options.data or Path(directory))
+        log = options.log or Path(directory) / "log"
+        for seed in sorted(set(seeds) - {one["seed"] for one in logged(log)}):
+            with log.open("a") as lines:
+                found = measured(rows, seed)
+                lines.write(json.dumps({"seed": seed, "found": found}) + "\n")
+        every = [one["found"] for one in logged(log) if one["seed"] in seeds]
     table = [[
         "seed", "files", "by files", "row groups", "by column", "row groups", "by cuts",
         "/ by column", "files of small leaves", "by files", "by leaves",
         "overlap, at least", "/ by files", "rows in small leaves",
         "a tree per template", "selectivity by bounds",
     ]]  # fmt: skip
-    for seed in options.seeds.split(","):
-        found = measured(rows, int(seed))
-        table.append([f"{v:.4f}" if isinstance(v, float) else str(v) for v in found])
+    for one in every:
+        table.append([f"{v:.4f}" if isinstance(v, float) else str(v) for v in one])
+    table.append(["mean", *(f"{value:.4f}" for value in np.mean(every, axis=0)[1:])])
     command = f"python -m bench.qdtree_leaves --seeds {options.seeds}"
     note = (__doc__ or "").split("\n\n", 2)[2]
     print(write_section("Within the leaves of trees", command, table, note))

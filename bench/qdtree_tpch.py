@@ -1,34 +1,40 @@
 """Trees of cuts against Hilbert curves on a month of TPC-H, at an equal number of files.
 
-    python -m bench.qdtree_tpch [--data DIR] [--seeds 1,2,3]
+    python -m bench.qdtree_tpch [--data DIR] [--seeds 1,2,3] [--log FILE]
 
 All rows and 150 queries are known to both (`bench.tpch_month`). Shares are those of rows x queries
 in the files, and in four row groups of each file, that minimum and maximum of every column cannot
 rule out, by the program's evaluator of manifests. The best curve is the best of every pair of the
 ten best columns, and of every three and four of the seven columns that are in the best pairs, by
-these queries themselves.
+these queries themselves. *Leaves of a quarter, of an eighth*: of the least leaf; each is a row
+group, and the engine's rule makes at most as many files of them as the tree beside them has. Seeds
+that the log has are not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from bench.results import write_section
+from bench.results import logged, write_section
 from bench.tpch_month import COLUMNS, Month, Template, month, selectivity, templates
+from reconciler.advisor.qdtree.building import tree_of_nodes
 from reconciler.advisor.qdtree.climbing import best_greedy, climbed
 from reconciler.advisor.qdtree.conjuncts import boxes_of
 from reconciler.advisor.qdtree.greedy import Node, root_of
 from reconciler.advisor.qdtree.inner import PARTS, sorted_by
 from reconciler.advisor.qdtree.problem import Problem, problem_of
 from reconciler.plan.ordering import best_of
+from reconciler.table.leaf_files import file_units
 from reconciler.table.schema import SortColumn
 from tests.advisor.qdtree.worlds import pool_of, read_share
 
@@ -123,8 +129,27 @@ def in_groups(problem: Problem, leaf: Node) -> Pieces:
     return parted(order, PARTS)
 
 
-def measured(rows: Month, seed: int) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the rows of layouts and of templates."""
+def in_files(problem: Problem, root: Node, file_rows: float) -> Pieces:
+    """Return the files that the engine makes of a tree's leaves."""
+    leaves = [leaf.rows for leaf in root.leaves()]
+    held = np.array([len(one) for one in leaves])
+    units = file_units(tree_of_nodes(problem, root), np.arange(len(held)), held, file_rows)
+    return [np.concatenate(leaves[unit.first : unit.end]) for unit in units]
+
+
+def of_small_leaves(problem: Problem, parts: int, most: int) -> tuple[Pieces, Pieces]:
+    """Return the files and row groups of leaves of this part of the least. most: files."""
+    root = tree(problem, 200, LEAST / parts)
+    file_rows = len(problem.weight) / most
+    files = in_files(problem, root, file_rows)
+    while len(files) > most:
+        file_rows *= 1.01 * len(files) / most
+        files = in_files(problem, root, file_rows)
+    return files, [leaf.rows for leaf in root.leaves()]
+
+
+def measured(rows: Month, seed: int) -> dict[str, Any]:
+    """Return the numbers of each layout and of each template."""
     asked = templates(rows, seed)
     world = World(rows, asked, templates(rows, seed + UNSEEN), problem_for(rows, asked))
     problem = world.problem
@@ -134,70 +159,88 @@ def measured(rows: Month, seed: int) -> tuple[list[list[str]], list[list[str]]]:
     }  # fmt: skip
     leaves = {name: list(root.leaves()) for name, root in trees.items()}
     files = len(leaves["tree, Auto (200 steps)"])
-    small = [leaf.rows for leaf in tree(problem, 200, LEAST / PARTS).leaves()]
     laid: dict[str, tuple[Pieces, Pieces]] = {}
     for count, columns in curves(world, files).items():
         order = in_curve(rows, columns)
-        names = ", ".join(name for name, number in COLUMNS.items() if number in columns)
-        kind = "sort by" if count == 1 else "Hilbert"
-        laid[f"{kind} {names}"] = parted(order, files), parted(order, PARTS * files)
+        kind = "sort by the best column" if count == 1 else f"best Hilbert curve of {count}"
+        laid[kind] = parted(order, files), parted(order, PARTS * files)
     shares = {name: world.share(one, asked) for name, (one, _) in laid.items()}
-    groups = {name: world.share(two, asked) for name, (_, two) in laid.items()}
-    best = min(shares.values()), min(groups.values())
     for name, own in leaves.items():
         laid[name] = [one.rows for one in own], [g for one in own for g in in_groups(problem, one)]
-    laid["tree whose leaves are row groups"] = [], small
-    table = []
-    for name, (one, two) in laid.items():
-        by_files = world.share(one, asked) if one else float("nan")
-        by_groups = world.share(two, asked)
-        table.append([
-            str(seed), name, str(len(one) or files), *_numbers(by_files, by_files / best[0]),
-            *_numbers(by_groups, by_groups / best[0], by_groups / best[1]),
-            f"{world.share(one or two, world.unseen):.4f}",
-        ])  # fmt: skip
+    for name, parts in (("leaves of a quarter", PARTS), ("leaves of an eighth", 2 * PARTS)):
+        laid[f"tree, {name}"] = of_small_leaves(problem, parts, files)
+    found = {
+        name: [len(one), len(two), world.share(one, asked), world.share(two, asked),
+               world.share(one, world.unseen), world.share(two, world.unseen)]
+        for name, (one, two) in laid.items()
+    }  # fmt: skip
     curve = min(shares, key=lambda name: shares[name])
-    return table, [_of_template(world, one, laid, curve) for one in asked]
-
-
-def _numbers(*values: float) -> list[str]:
-    digits = [4, 3, 3]
-    return ["" if np.isnan(v) else f"{v:.{d}f}" for v, d in zip(values, digits, strict=False)]
+    of_templates = {one.name: _of_template(world, one, laid, curve) for one in asked}
+    return {"seed": seed, "layouts": found, "templates": of_templates}
 
 
 def _of_template(
     world: World, one: Template, laid: dict[str, tuple[Pieces, Pieces]], curve: str
-) -> list[str]:
+) -> list[float]:
     alone = [leaf.rows for leaf in tree(problem_for(world.rows, [one]), 0).leaves()]
     files, groups = laid["tree, Auto (200 steps)"]
-    values = [
+    return [
         selectivity(world.rows, [one], whole=True), selectivity(world.rows, [one], whole=False),
         *(world.share(pieces, [one]) for pieces in (alone, laid[curve][0], files, groups)),
     ]  # fmt: skip
-    return [one.name, *(f"{value:.4f}" for value in values)]
+
+
+def of_layouts(found: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Return the means over all seeds, and the least and the greatest ratio."""
+    head = ["layout", "files", "by files", "/ best curve", "row groups", "by row groups",
+            "/ best curve by files", "/ best curve by row groups", "unseen literals, by files",
+            "by row groups"]  # fmt: skip
+    every = {
+        name: np.array([one["layouts"][name] for one in found]) for name in found[0]["layouts"]
+    }
+    curve = [numbers for name, numbers in every.items() if not name.startswith("tree")]
+    files, groups = (np.min([numbers[:, at] for numbers in curve], axis=0) for at in (2, 3))
+    return [head, *(
+        [name, f"{own[:, 0].mean():.0f}", f"{own[:, 2].mean():.4f}", _spread(own[:, 2] / files),
+         f"{own[:, 1].mean():.0f}", f"{own[:, 3].mean():.4f}", _spread(own[:, 3] / files),
+         _spread(own[:, 3] / groups), *(f"{own[:, at].mean():.4f}" for at in (4, 5))]
+        for name, own in every.items()
+    )]  # fmt: skip
+
+
+def _spread(values: np.ndarray) -> str:
+    return f"{values.mean():.3f} ({values.min():.3f} to {values.max():.3f})"
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.qdtree_tpch")
     parser.add_argument("--data", type=Path, help="directory of TPC-H at scale 1, or to make it in")
     parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--log", type=Path, help="a line for each seed that was measured")
     options = parser.parse_args(arguments)
     seeds = [int(one) for one in options.seeds.split(",")]
     with tempfile.TemporaryDirectory() as directory:
         rows = month(options.data or Path(directory))
-    head = ["seed", "layout", "files", "by files", "/ best curve", "by four row groups",
-            "/ best curve by files", "/ best curve by row groups", "unseen literals"]  # fmt: skip
-    found = [measured(rows, seed) for seed in seeds]
+        log = options.log or Path(directory) / "log"
+        for seed in sorted(set(seeds) - {one["seed"] for one in logged(log)}):
+            with log.open("a") as lines:
+                lines.write(json.dumps(measured(rows, seed)) + "\n")
+        found = [one for one in logged(log) if one["seed"] in seeds]
     command = f"python -m bench.qdtree_tpch --seeds {options.seeds}"
     note = (
-        f"{len(rows):,} rows. {__doc__.split(chr(10) * 2)[2]}\n\nUnseen literals: "
-        "other draws of the same templates, by files (by row groups where leaves are row groups)."
+        f"{len(rows):,} rows. {__doc__.split(chr(10) * 2)[2]}\n\nMeans over the seeds, and the "
+        "least and the greatest ratio. Unseen literals: other draws of the same templates."
     )
-    print(write_section("Trees on TPC-H", command, [head, *(r for t, _ in found for r in t)], note))
+    print(write_section("Trees on TPC-H", command, of_layouts(found), note))
     head = ["template", "selectivity", "by what bounds can express", "a tree of its own",
             "best curve", "tree", "tree, four row groups"]  # fmt: skip
-    note = "Shares of rows x queries, by files but the last; mean of all: the tables above."
-    print(write_section("Trees on TPC-H, by template", command, [head, *found[0][1]], note))
+    means = {
+        name: np.mean([one["templates"][name] for one in found], axis=0)
+        for name in found[0]["templates"]
+    }
+    table = [head, *([name, *(f"{one:.4f}" for one in own)] for name, own in means.items())]
+    note = "Shares of rows x queries, by files but the last, means over the seeds."
+    print(write_section("Trees on TPC-H, by template", command, table, note))
     return 0
 
 

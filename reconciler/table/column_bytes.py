@@ -125,6 +125,9 @@ class NewOrder:
     """The values of each row group; None for those that its runs draw."""
     together: Float64 | float = 1.0
     """The rows that follow each other with the same value, in a further column of the sort key."""
+    sorted: npt.NDArray[np.bool_] | None = None
+    """Which row groups are sorted by the column itself, bool[row groups]; None for none. A
+    compressor stores the distance of their numbers."""
 
 
 def bytes_per_row(
@@ -151,6 +154,9 @@ def bytes_per_row(
         else:
             random = np.minimum(_random_bytes(domain, order.reach, rows), now.width) / run
             plain = np.maximum(plain, random)
+    if order.sorted is not None and order.reach is not None and known_width(now.width):
+        apart = rising(np.log2(np.maximum(order.reach / rows, 1.0)), now.width)
+        plain = np.where(order.sorted, np.minimum(plain, apart), plain)
     if then is None:
         plain = plain / order.together
     # Runs that were not measured count as NULLs, which take no part in the first page.

@@ -69,6 +69,19 @@ def test_another_level_of_compression_is_predicted_at_that_of_java(bits, level):
     assert then == pytest.approx(stored(values, 3, dictionary=not plain), rel=0.09)
 
 
+def test_numbers_by_which_a_row_group_is_sorted_take_what_their_distance_does():
+    """A leaf of a tree is sorted by one column; another column of the same numbers is not."""
+    values = np.random.default_rng(3).integers(0, 200_000, 2_000)
+    now = StoredColumn(
+        rows=4_000, bytes=4.7, dictionary=3.2, distinct=4_000, width=8
+    )  # as pyarrow writes numbers that do not repeat
+    rows, reach = np.full(2, 2_000.0), np.full(2, 200_000.0)
+    order = NewOrder(reordered=True, reach=reach, sorted=np.array([True, False]))
+    by_it, by_another = bytes_per_row(now, rows, np.full(2, 1e9), order)
+    assert by_it == pytest.approx(stored(np.sort(values)), rel=0.12)
+    assert by_another > 1.8 * by_it
+
+
 def test_numbers_that_do_not_rise_are_not_predicted_to_be_in_order():
     now = StoredColumn(rows=60_000, bytes=2.02, dictionary=0.0, distinct=38_000, width=8)
     reach, rows = np.array([60_000.0]), np.array([60_000.0])

@@ -29,8 +29,7 @@ from reconciler.table.column_bytes import (
     distinct_of_runs,
     drops_dictionary,
 )
-from reconciler.table.cut_tree import Tree
-from reconciler.table.filetable import UNKNOWN, Float64, Int64
+from reconciler.table.filetable import UNKNOWN, Bool, Float64, Int64
 from reconciler.table.hilbert import CURVE_BITS
 from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.sampled_domain import sampled_domain
@@ -101,10 +100,7 @@ class _Order:
         if self.rows.ordering.curve and not self._own_cells(key):
             return {}
         if self.rows.ordering.tree is not None:
-            return {
-                column.field_id: self._alike_in_leaves(column, self.rows.ordering.tree)
-                for column in key
-            }
+            return {column.field_id: self._alike_in_leaves(column) for column in key}
         return {
             column.field_id: rows_of_keys(
                 self.rows.pool, key[: number + 1] if self.rows.ordering.lead else key,
@@ -123,17 +119,26 @@ class _Order:
             for column in key
         )
 
-    def _alike_in_leaves(self, column: SortColumn, tree: Tree) -> Float64:
+    def _alike_in_leaves(self, column: SortColumn) -> Float64:
         """Return the same for a column of a tree: all rows of a row group that has one value."""
         rows, starts, each = self.rows, self.groups.starts, self.groups.each
-        ranks, inner = rows.ranks[column.field_id], np.asarray(tree.inner, dtype=np.int64)
+        ranks = rows.ranks[column.field_id]
         least, most = np.minimum.reduceat(ranks, starts), np.maximum.reduceat(ranks, starts)
-        assert rows.leaf is not None
-        ordered = inner[rows.leaf[starts]] == column.field_id
+        ordered = self._in_leaves_by(column.field_id)
         together = np.ones(len(starts))
-        if ordered.any():
+        if ordered is not None:
             together = rows_of_keys(rows.pool, (column,), rows.order, starts)
-        return np.where(least == most, each, np.where(ordered, together, 1.0))
+        found = together if ordered is None else np.where(ordered, together, 1.0)
+        return np.where(least == most, each, found)
+
+    def _in_leaves_by(self, field: int) -> Bool | None:
+        """Return which row groups are of a leaf that is sorted by the column, bool[row groups];
+        None if no leaf is."""
+        tree, leaf = self.rows.ordering.tree, self.rows.leaf
+        if tree is None or leaf is None or field not in tree.inner:
+            return None
+        inner: Bool = np.asarray(tree.inner, dtype=np.int64)[leaf[self.groups.starts]] == field
+        return inner
 
     def width(self, field: int, now: float) -> Float64:
         """Return the bytes per row of a column in each row group. now: in the present files."""
@@ -166,6 +171,7 @@ class _Order:
             then=then if further else None,
             distinct=distinct,
             together=self.alike_in_key.get(field, 1.0) if further else 1.0,
+            sorted=self._in_leaves_by(field),
         )
         return bytes_per_row(stored, each, domain, order)
 
