@@ -161,9 +161,9 @@ def mapping_of(text: str | None) -> list[Any] | None:
     """Return the name mapping, None if there is none or if it cannot be used."""
     try:
         found = json.loads(text) if text else None
-    except ValueError:
+        return found if isinstance(found, list) and _is_mapping(found) else None
+    except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, list) and _is_mapping(found) else None
 
 
 def _is_mapping(entries: Any) -> bool:
@@ -172,12 +172,13 @@ def _is_mapping(entries: Any) -> bool:
     if not isinstance(entries, list) or not all(
         isinstance(entry, dict)
         and isinstance(entry.get("names", []), list)
+        and all(isinstance(name, str) for name in entry.get("names", []))
         and isinstance(entry.get("field-id"), int | None)
         and _is_mapping(entry.get("fields") or [])
         for entry in entries
     ):
         return False
-    names = [str(name) for entry in entries for name in entry.get("names", ())]
+    names = [name for entry in entries for name in entry.get("names", ())]
     return len(set(names)) == len(names)
 
 

@@ -19,6 +19,7 @@ from reconciler.table.physical import (
     WrongRows,
     WrongSize,
     fault_of,
+    mapping_of,
     only,
 )
 from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, WRONG_ROWS, WRONG_SIZE
@@ -249,6 +250,13 @@ def test_nested_fields_need_ids_too() -> None:
     member = group("v", 1, leaf("INT64", field_id=None, name="m"))
     found = fault(table(column(struct)), member)
     assert found is not None and (found.reason, found.column) == (NO_FIELD_IDS, "v.m")
+
+
+@pytest.mark.parametrize("text", ["", "no", "{}", "[" * 100_000, '[{"names": [["v"]]}]', "[1]"])
+def test_a_text_that_is_no_mapping_says_nothing(text: str) -> None:
+    assert mapping_of(text) is None
+    found = fault(Expected(table(column("long")).body, text), *NO_IDS)
+    assert found is not None and found.reason == NO_FIELD_IDS
 
 
 def test_a_mapping_names_the_parts_of_lists_and_maps_as_the_specification_does() -> None:
