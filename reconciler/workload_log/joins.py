@@ -85,15 +85,17 @@ def may_be_comma(join: exp.Join) -> bool:
 
 @dataclass(frozen=True)
 class Joins:
-    """The joins of a FROM clause. kinds: how each source is joined to those before it.
+    """The joins of a FROM clause.
 
     In standard SQL the comma binds weaker than JOIN, so a join has only the sources since the last
     comma on its left. In Spark, Hive and SQLite both bind alike (in Spark a setting decides).
-    Answers hold for both. starts: by source, the first one on the left of its join either way.
+    Answers hold for both.
     """
 
     kinds: tuple[str, ...]
+    """How each source is joined to those before it."""
     starts: tuple[int, ...]
+    """By source, the first source on the left of its join, whichever way the comma binds."""
 
     @property
     def last(self) -> int:
