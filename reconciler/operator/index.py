@@ -18,7 +18,7 @@ from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.operator.job_record import OPEN, phase_of
 
 Object = dict[str, Any]
-Name = tuple[str, str]
+ObjectName = tuple[str, str]
 """(namespace, name)."""
 
 REQUESTED_AT = f"{GROUP}/requestedAt"
@@ -37,7 +37,7 @@ _METADATA = (
 )
 
 
-WITH_JOB: Name = ("", "job/")
+WITH_JOB: ObjectName = ("", "job/")
 """Group of the TableLayouts whose status.job is not settled; no namespace has this name."""
 
 _POD_STATUS = ("phase", "reason", "message", "startTime", "containerStatuses")
@@ -48,11 +48,11 @@ class _Store:
 
     def __init__(self, kind: Kind):
         self.kind = kind
-        self.raw: dict[Name, bytes] = {}
-        self.version: dict[Name, tuple[str, str]] = {}
-        self.groups: dict[Name, dict[Name, None]] = {}
-        self.group_of: dict[Name, tuple[Name, ...]] = {}
-        self.moved: dict[Name, int] = {}
+        self.raw: dict[ObjectName, bytes] = {}
+        self.version: dict[ObjectName, tuple[str, str]] = {}
+        self.groups: dict[ObjectName, dict[ObjectName, None]] = {}
+        self.group_of: dict[ObjectName, tuple[ObjectName, ...]] = {}
+        self.moved: dict[ObjectName, int] = {}
         """Name -> number of its last change, in that order, deleted ones too.
 
         Only for policies: names of jobs and pods are always new, and would accumulate.
@@ -60,7 +60,7 @@ class _Store:
         self.mark = 0
 
     def put(
-        self, name: Name, version: tuple[str, str], raw: bytes, groups: tuple[Name, ...]
+        self, name: ObjectName, version: tuple[str, str], raw: bytes, groups: tuple[ObjectName, ...]
     ) -> None:
         if self.group_of.get(name) != groups:
             self.remove(name)
@@ -71,7 +71,7 @@ class _Store:
         self.version[name] = version
         self._move(name)
 
-    def remove(self, name: Name) -> None:
+    def remove(self, name: ObjectName) -> None:
         self._move(name)
         self.raw.pop(name, None)
         self.version.pop(name, None)
@@ -81,7 +81,7 @@ class _Store:
             if not members:
                 del self.groups[group]
 
-    def since(self, mark: int) -> list[Name]:
+    def since(self, mark: int) -> list[ObjectName]:
         found = []
         for name, number in reversed(self.moved.items()):
             if number <= mark:
@@ -89,7 +89,7 @@ class _Store:
             found.append(name)
         return found
 
-    def _move(self, name: Name) -> None:
+    def _move(self, name: ObjectName) -> None:
         if self.kind != POLICY:
             return
         self.mark += 1
@@ -103,7 +103,7 @@ class Index:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stores = {kind: _Store(kind) for kind in (POLICY, TABLE_LAYOUT, CATALOG, JOB, POD)}
-        self._secrets: dict[Name, str] = {}
+        self._secrets: dict[ObjectName, str] = {}
 
     # Reading
 
@@ -124,23 +124,23 @@ class Index:
         named = [group for where, group in groups if where and group.startswith(prefix)]
         return f"{namespace}/{named[0].removeprefix(prefix)}" if named else ""
 
-    def names(self, kind: Kind) -> list[Name]:
+    def names(self, kind: Kind) -> list[ObjectName]:
         """Return every (namespace, name) of a kind, without parsing the objects."""
         with self._lock:
             return sorted(self._stores[kind].raw)
 
-    def unobserved(self, kind: Kind) -> set[Name]:
+    def unobserved(self, kind: Kind) -> set[ObjectName]:
         """Return the objects whose status is not of their generation."""
         with self._lock:
             found = list(self._stores[kind].raw.items())
         return {name for name, raw in found if not _observed(json.loads(raw))}
 
-    def versions(self, kind: Kind) -> dict[Name, tuple[str, str]]:
+    def versions(self, kind: Kind) -> dict[ObjectName, tuple[str, str]]:
         """Return (uid, resource version) of every object of a kind."""
         with self._lock:
             return dict(self._stores[kind].version)
 
-    def changed_policies(self, mark: int) -> tuple[int, list[Name]]:
+    def changed_policies(self, mark: int) -> tuple[int, list[ObjectName]]:
         """Return (mark for the next call, policies created, changed or deleted since `mark`, 0:
         all)."""
         with self._lock:
@@ -240,7 +240,7 @@ class Index:
         with self._lock:
             return self._secrets.pop((namespace, name), None) is not None
 
-    def _one(self, kind: Kind, name: Name) -> Object | None:
+    def _one(self, kind: Kind, name: ObjectName) -> Object | None:
         with self._lock:
             raw = self._stores[kind].raw.get(name)
         if raw is None:
@@ -253,7 +253,7 @@ class Index:
             found = sorted(self._stores[kind].raw.items())
         return [json.loads(raw) for name, raw in found if namespace in (None, name[0])]
 
-    def _group(self, kind: Kind, group: Name) -> list[Object]:
+    def _group(self, kind: Kind, group: ObjectName) -> list[Object]:
         with self._lock:
             store = self._stores[kind]
             found = [store.raw[name] for name in sorted(store.groups.get(group, ()))]
@@ -312,11 +312,11 @@ def table_names(layout: Mapping[str, Any]) -> tuple[str, str]:
     return name, f"{layout['spec']['catalogRef']['name']}.{name}"
 
 
-def _name(body: Mapping[str, Any]) -> Name:
+def _name(body: Mapping[str, Any]) -> ObjectName:
     return body["metadata"].get("namespace") or "", body["metadata"]["name"]
 
 
-def _groups(kind: Kind, body: Mapping[str, Any]) -> Iterator[Name]:
+def _groups(kind: Kind, body: Mapping[str, Any]) -> Iterator[ObjectName]:
     namespace = _name(body)[0]
     spec = body.get("spec") or {}
     if kind in (JOB, POD):
@@ -333,7 +333,7 @@ def _groups(kind: Kind, body: Mapping[str, Any]) -> Iterator[Name]:
             yield WITH_JOB
 
 
-def _reference(namespace: str, prefix: str, reference: Any) -> Iterable[Name]:
+def _reference(namespace: str, prefix: str, reference: Any) -> Iterable[ObjectName]:
     """Yield the referenced names; an object of a newer version may hold unknown references."""
     name = reference.get("name") if isinstance(reference, Mapping) else None
     return [(namespace, prefix + name)] if isinstance(name, str) and name else []

@@ -32,7 +32,7 @@ from reconciler.kube.kinds import SECRET
 from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.ports import Target
 from reconciler.operator import logs
-from reconciler.operator.index import Index
+from reconciler.operator.index import Index, ObjectName
 from reconciler.operator.job_record import JobRecord, began, own_reservation
 from reconciler.operator.layout.look import look_at
 from reconciler.operator.ports import CatalogHandle, CutShort, Identifier, Problem, Run
@@ -194,14 +194,14 @@ class LiveCatalogs:
     """Seconds for all calls of one reconcile to one catalog."""
     cache: Path = field(default_factory=cache_directory)
     """Directory of cached manifests."""
-    down: dict[tuple[str, str], Problem] = field(default_factory=dict)
+    down: dict[ObjectName, Problem] = field(default_factory=dict)
     """Why a catalog is not usable, as its last reconcile found, by (namespace, name)."""
-    stale: dict[tuple[str, str], str] = field(default_factory=dict)
+    stale: dict[ObjectName, str] = field(default_factory=dict)
     """Why the recorded queries of a catalog are too old, as its last reconcile found, by
     (namespace, name)."""
-    _handles: dict[tuple[str, str], LiveHandle] = field(default_factory=dict)
+    _handles: dict[ObjectName, LiveHandle] = field(default_factory=dict)
     """The handle of each catalog, by (namespace, name)."""
-    _lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
+    _lanes: dict[ObjectName, Lane] = field(default_factory=dict)
     """The lane of each catalog, by (namespace, name), kept over versions of its document."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     """Guards the handles and the lanes."""

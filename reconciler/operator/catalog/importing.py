@@ -24,6 +24,7 @@ from reconciler.catalog.calls import in_lane
 from reconciler.errors import ReconcilerError, UnusableLogError
 from reconciler.operator.catalog.handles import LiveHandle
 from reconciler.operator.catalog.turns import Turns
+from reconciler.operator.index import ObjectName
 from reconciler.operator.ports import CatalogHandle, Problem
 from reconciler.queries.shape import STALE_MS, workload_of
 from reconciler.workload_log.catalog_tables import ExcludingSink, tables_in
@@ -48,7 +49,6 @@ PATIENCE_SECONDS = 30.0
 SOON = dt.timedelta(seconds=20)
 NOTE = "workload-import"
 
-Where = tuple[str, str]
 Origin = tuple[str, Sequence[str], Mapping[str, str], Sequence[WorkloadSource]]
 """The object, the place of its state, and what is read."""
 
@@ -102,20 +102,22 @@ class Imports:
     """Returns the time."""
     held: Callable[[], bool]
     """Returns whether this process leads."""
-    _of: dict[Where, Origin] = field(default_factory=dict)
+    _of: dict[ObjectName, Origin] = field(default_factory=dict)
     """What each catalog's runs read, and where their state is."""
-    _runs: dict[Where, ImportRun] = field(default_factory=dict)
+    _runs: dict[ObjectName, ImportRun] = field(default_factory=dict)
     """The last result of each catalog."""
-    _next: dict[Where, dt.datetime] = field(default_factory=dict)
+    _next: dict[ObjectName, dt.datetime] = field(default_factory=dict)
     """When each catalog's next run is due."""
-    _tasks: dict[Where, Future[ImportRun]] = field(default_factory=dict)
+    _tasks: dict[ObjectName, Future[ImportRun]] = field(default_factory=dict)
     """The run of each catalog that is going on."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     """Guards the dictionaries."""
     _turns: Turns = field(default_factory=lambda: Turns(2, PATIENCE_SECONDS))
     """Lets two runs go on at once."""
 
-    def state(self, where: Where, handle: CatalogHandle | Problem, now: dt.datetime) -> ImportState:
+    def state(
+        self, where: ObjectName, handle: CatalogHandle | Problem, now: dt.datetime
+    ) -> ImportState:
         """Return what is known; start the next run if it is due."""
         if not isinstance(handle, LiveHandle):
             return ImportState(Truth.UNKNOWN, Reason.CATALOG_UNAVAILABLE.value, "not known")
@@ -151,7 +153,7 @@ class Imports:
         threading.Thread(target=work, name="import", daemon=True).start()
         return future
 
-    def _keep_to(self, where: Where, handle: LiveHandle) -> None:
+    def _keep_to(self, where: ObjectName, handle: LiveHandle) -> None:
         """Forget results of another state or of other sources: a catalog may be created again, or
         changed, under its old name."""
         spec = handle.document.spec
@@ -162,7 +164,7 @@ class Imports:
             self._next.pop(where, None)
             self._tasks.pop(where, None)
 
-    def _collect(self, where: Where) -> tuple[bool, frozenset[tuple[str, ...]]]:
+    def _collect(self, where: ObjectName) -> tuple[bool, frozenset[tuple[str, ...]]]:
         """Collect a run that ended; return whether one is still running, and the tables of which
         the one that ended found another mix of queries."""
         none = frozenset[tuple[str, ...]]()

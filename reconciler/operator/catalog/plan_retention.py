@@ -14,6 +14,7 @@ from typing import Any
 
 from reconciler.errors import ReconcilerError
 from reconciler.operator.catalog.handles import LiveHandle
+from reconciler.operator.index import ObjectName
 from reconciler.operator.job_record import plan_in
 
 log = logging.getLogger(__name__)
@@ -22,20 +23,18 @@ EVERY = dt.timedelta(days=1)
 AGAIN = dt.timedelta(hours=1)
 """Delay after a failure."""
 
-Where = tuple[str, str]
-
 
 @dataclass
 class PlanRetention:
     """When each catalog's plans are checked next."""
 
-    _next: dict[Where, dt.datetime] = field(default_factory=dict)
+    _next: dict[ObjectName, dt.datetime] = field(default_factory=dict)
 
-    def due(self, where: Where, now: dt.datetime) -> bool:
+    def due(self, where: ObjectName, now: dt.datetime) -> bool:
         return now >= self._next.get(where, now)
 
     def keep_to(
-        self, where: Where, handle: LiveHandle, kept: Iterable[str], now: dt.datetime
+        self, where: ObjectName, handle: LiveHandle, kept: Iterable[str], now: dt.datetime
     ) -> None:
         """Remove old plans except the ids in `kept`; a failure is logged and retried."""
         system = handle.document.spec.system

@@ -29,7 +29,7 @@ from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
 from reconciler.operator.catalog.importing import Imports
 from reconciler.operator.catalog.plan_retention import PlanRetention, plans_in_use
 from reconciler.operator.catalog.status import CatalogView, catalog_status
-from reconciler.operator.index import table_of
+from reconciler.operator.index import ObjectName, table_of
 from reconciler.operator.layout.status import changed
 from reconciler.operator.ports import Identifier, Problem
 from reconciler.operator.runtime import Runtime
@@ -66,7 +66,7 @@ class CatalogReconciler:
     """Returns the time."""
     retention: PlanRetention = field(default_factory=PlanRetention)
     """Removes published plans that are no longer needed."""
-    listings: dict[tuple[str, str], Listing] = field(default_factory=dict)
+    listings: dict[ObjectName, Listing] = field(default_factory=dict)
     """The tables of each catalog, by its (namespace, name); policies read them through `tables`."""
 
     def tables(self, namespace: str, name: str) -> frozenset[Identifier] | None:
@@ -130,7 +130,7 @@ class CatalogReconciler:
         moment = due.next_look(f"{key.namespace}/{key.name}", interval, now)
         return Result(due=min(moment, workload.due or moment).timestamp())
 
-    def _looked(self, where: tuple[str, str], body: dict[str, Any]) -> Problem | None:
+    def _looked(self, where: ObjectName, body: dict[str, Any]) -> Problem | None:
         """Open and list the catalog; return why that failed."""
         opened = self.catalogs.open(*where, body)
         if isinstance(opened, Problem):
@@ -153,16 +153,16 @@ class CatalogReconciler:
             self._policies(where)
         return None
 
-    def _plans_in_use(self, where: tuple[str, str]) -> set[str]:
+    def _plans_in_use(self, where: ObjectName) -> set[str]:
         index = self.runtime.index
         return plans_in_use(index.layouts_of_catalog(*where), index.policies_of_catalog(*where))
 
-    def _governed(self, where: tuple[str, str]) -> list[Identifier]:
+    def _governed(self, where: ObjectName) -> list[Identifier]:
         return [table_of(item) for item in self.runtime.index.layouts_of_catalog(*where)]
 
     def _write(
         self, body: dict[str, Any], problem: Problem | None, workload: Any,
-        where: tuple[str, str], now: dt.datetime,
+        where: ObjectName, now: dt.datetime,
     ) -> None:  # fmt: skip
         generation = int(body["metadata"].get("generation") or 0)
         status = body.get("status") or {}
@@ -181,15 +181,15 @@ class CatalogReconciler:
             )
             self.runtime.index.put(CATALOG, answer)
 
-    def _policies(self, where: tuple[str, str]) -> None:
+    def _policies(self, where: ObjectName) -> None:
         self._spread(Work.POLICY, self.runtime.index.policies_of_catalog(*where))
 
-    def _tell_others(self, where: tuple[str, str]) -> None:
+    def _tell_others(self, where: ObjectName) -> None:
         """Make the catalog's tables and policies due after it went down or came back."""
         self._policies(where)
         self._spread(Work.LAYOUT, self.runtime.index.layouts_of_catalog(*where))
 
-    def _decide_early(self, where: tuple[str, str], tables: Collection[Identifier]) -> None:
+    def _decide_early(self, where: ObjectName, tables: Collection[Identifier]) -> None:
         """Make tables due whose queries decisions did not expect (`state.mixes`): until then files
         are laid out for those of before."""
         bodies = [

@@ -15,7 +15,7 @@ from typing import Any
 from reconciler.api.conditions import Reason
 from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.operator import due
-from reconciler.operator.index import policy_key_of
+from reconciler.operator.index import ObjectName, policy_key_of
 from reconciler.operator.job_record import unsettled_of, uuid_of
 from reconciler.operator.layout.gathering import Gatherer
 from reconciler.operator.layout.steps import Launch, Recommend, Wait
@@ -101,7 +101,7 @@ class Admission:
     def slots(self, book: Book, now: dt.datetime) -> Slots:
         return shares.slots(book, self.living(), now)
 
-    def living(self) -> list[tuple[str, str]]:
+    def living(self) -> list[ObjectName]:
         """Return (namespace, job) of the Jobs that are not settled, by the index."""
         return [
             (body["metadata"]["namespace"], record.name)

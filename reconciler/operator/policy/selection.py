@@ -16,7 +16,7 @@ from typing import Any
 
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.table_patterns import literal_beginning, selects
-from reconciler.operator.index import Index, Name
+from reconciler.operator.index import Index, ObjectName
 from reconciler.operator.ports import Identifier
 from reconciler.operator.stored import StoredDocuments
 
@@ -27,9 +27,9 @@ SEPARATOR = "\x00"
 class _Catalog:
     """The patterns of a catalog's policies, and its tables."""
 
-    beginnings: dict[str, set[Name]] = field(default_factory=dict)
+    beginnings: dict[str, set[ObjectName]] = field(default_factory=dict)
     """Names of the policies that have a pattern, by the pattern's literal prefix."""
-    beginnings_of: dict[Name, frozenset[str]] = field(default_factory=dict)
+    beginnings_of: dict[ObjectName, frozenset[str]] = field(default_factory=dict)
     listed: frozenset[Identifier] | None = None
     names: list[tuple[str, Identifier]] = field(default_factory=list)
 
@@ -43,9 +43,9 @@ class Selections:
     """The objects as the watches know them."""
     documents: StoredDocuments
     """Parses stored objects."""
-    _catalogs: dict[Name, _Catalog] = field(default_factory=dict)
+    _catalogs: dict[ObjectName, _Catalog] = field(default_factory=dict)
     """The patterns and the tables of each catalog, by its (namespace, name)."""
-    _catalog_of: dict[Name, Name] = field(default_factory=dict)
+    _catalog_of: dict[ObjectName, ObjectName] = field(default_factory=dict)
     """The catalog of each policy, both as (namespace, name)."""
     _mark: int = 0
     """Number of the last change of the index that was read."""
@@ -78,7 +78,7 @@ class Selections:
         read = (self._read(other) for other in sorted(found))
         return [other for other in read if other and selects(other.spec.tables, table)]
 
-    def _read(self, name: Name) -> TableLayoutPolicy | None:
+    def _read(self, name: ObjectName) -> TableLayoutPolicy | None:
         body = self.index.policy(*name)
         policy = None if body is None else self.documents.read(body, TableLayoutPolicy)
         return policy if isinstance(policy, TableLayoutPolicy) else None
@@ -93,7 +93,7 @@ class Selections:
             if body is not None:
                 self._learn(name, body["spec"])
 
-    def _learn(self, name: Name, spec: Mapping[str, Any]) -> None:
+    def _learn(self, name: ObjectName, spec: Mapping[str, Any]) -> None:
         reference, tables = spec.get("catalogRef"), spec.get("tables")
         if not isinstance(reference, Mapping) or not isinstance(tables, Mapping):
             return
@@ -103,7 +103,7 @@ class Selections:
         for beginning in catalog.beginnings_of[name]:
             catalog.beginnings.setdefault(beginning, set()).add(name)
 
-    def _forget(self, name: Name) -> None:
+    def _forget(self, name: ObjectName) -> None:
         where = self._catalog_of.pop(name, None)
         if where is None:
             return
@@ -117,7 +117,7 @@ class Selections:
             del self._catalogs[where]
 
 
-def _catalog_name(policy: TableLayoutPolicy) -> Name:
+def _catalog_name(policy: TableLayoutPolicy) -> ObjectName:
     return policy.namespace, policy.spec.catalog.name
 
 

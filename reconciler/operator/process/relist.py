@@ -14,7 +14,7 @@ from reconciler.kube.api import Api
 from reconciler.kube.errors import Forbidden, NotFound
 from reconciler.kube.kinds import CATALOG, POLICY, SECRET, TABLE_LAYOUT, Kind
 from reconciler.kube.pods import LAYOUT_LABEL
-from reconciler.operator.index import Index
+from reconciler.operator.index import Index, ObjectName
 from reconciler.operator.process.watch import LABELLED, WATCHED, Enqueue, dependents, triggers
 from reconciler.operator.process.watched_namespaces import WatchedNamespaces
 from reconciler.operator.work import LAUNCH_KEY, SPREAD_PER_KEY, Key, Work
@@ -192,7 +192,7 @@ class Relist:
             for key, delay in dependents(namespace, name, self._index):
                 self._enqueue(key, now + delay)
 
-    def _referenced(self) -> list[tuple[str, str]]:
+    def _referenced(self) -> list[ObjectName]:
         found = set()
         for catalog in self._index.catalogs():
             reference = (catalog["spec"].get("secretRef") or {}).get("name")

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reconciler.operator.index import ObjectName
 from reconciler.plan.budget import Spent
 
 WINDOW = dt.timedelta(hours=24)
@@ -26,9 +27,6 @@ MOST_BUCKETS = 20_000
 LAPSE = dt.timedelta(minutes=10)
 """After this time a job that was to stop takes no slot of others, wherever its pods are."""
 VERSION = 1
-
-JobKey = tuple[str, str]
-"""(namespace, name of the Job)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class AdmittedJob:
     """Since when it should give its slot to another namespace."""
 
     @property
-    def key(self) -> JobKey:
+    def key(self) -> ObjectName:
         return self.namespace, self.job
 
     def lapsed(self, now: dt.datetime) -> bool:
@@ -61,7 +59,7 @@ class AdmittedJob:
 class Book:
     """All that was admitted in the last day."""
 
-    admitted: Mapping[JobKey, AdmittedJob] = field(default_factory=dict)
+    admitted: Mapping[ObjectName, AdmittedJob] = field(default_factory=dict)
     """Jobs that have not ended."""
     charged: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Bytes of jobs that have ended, by namespace and by the bucket in which they did."""
@@ -70,11 +68,11 @@ class Book:
         """Return the book with the job; one that is there already stays as it is."""
         return self if job.key in self.admitted else self._with({**self.admitted, job.key: job})
 
-    def release(self, key: JobKey) -> Book:
+    def release(self, key: ObjectName) -> Book:
         """Return the book without a job that never ran: it cost nothing."""
         return self._with({name: job for name, job in self.admitted.items() if name != key})
 
-    def end(self, key: JobKey, now: dt.datetime) -> Book:
+    def end(self, key: ObjectName, now: dt.datetime) -> Book:
         """Return the book after the job's end: it is charged for another day."""
         job = self.admitted.get(key)
         if job is None:
@@ -84,7 +82,7 @@ class Book:
         total = left.charged.get(bucket, 0) + job.rewrite_bytes
         return replace(left, charged={**left.charged, bucket: total} if total else left.charged)
 
-    def stop(self, key: JobKey, now: dt.datetime) -> Book:
+    def stop(self, key: ObjectName, now: dt.datetime) -> Book:
         """Return the book in which the job is to give up its slot."""
         job = self.admitted.get(key)
         if job is None or job.stopping is not None:
@@ -112,7 +110,7 @@ class Book:
         """Return the jobs by namespace."""
         return Counter(job.namespace for job in self.admitted.values())
 
-    def _with(self, admitted: Mapping[JobKey, AdmittedJob]) -> Book:
+    def _with(self, admitted: Mapping[ObjectName, AdmittedJob]) -> Book:
         return replace(self, admitted=admitted)
 
 

@@ -23,6 +23,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from reconciler.operator.index import ObjectName
 from reconciler.operator.spending.charges import AdmittedJob, Book
 from reconciler.operator.status_text import short_bytes
 from reconciler.plan.budget import Budget, Spent
@@ -73,8 +74,8 @@ class Slots:
     """Jobs by namespace."""
 
 
-def slots(book: Book, others: Iterable[tuple[str, str]], now: dt.datetime) -> Slots:
-    """Return the slots that are taken. others: (namespace, job) that count although the book has
+def slots(book: Book, others: Iterable[ObjectName], now: dt.datetime) -> Slots:
+    """Return the slots that are taken. others: Jobs that count although the book has
     none of them, because it was lost."""
     jobs = dict(book.jobs())
     lapsed = sum(job.lapsed(now) for job in book.admitted.values())

@@ -19,10 +19,11 @@ from typing import Any
 from reconciler.kube.errors import ApiError, NotFound
 from reconciler.kube.kinds import CONFIG_MAP, JOB, POD, POLICY
 from reconciler.kube.pods import LAYOUT_LABEL, ended
+from reconciler.operator.index import ObjectName
 from reconciler.operator.job_record import JobRecord, Phase, record_of, unsettled_of
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.spending import charges, shares
-from reconciler.operator.spending.charges import WINDOW, AdmittedJob, Book, JobKey
+from reconciler.operator.spending.charges import WINDOW, AdmittedJob, Book
 from reconciler.operator.spending.shares import Limits, PolicyNamespaces
 from reconciler.operator.status_text import parse_time
 from reconciler.plan.budget import Spent
@@ -88,11 +89,11 @@ class Spending:
 
         return self._change(answer)[1]
 
-    def end(self, key: JobKey) -> None:
+    def end(self, key: ObjectName) -> None:
         """Charge a job that has ended. Raises ApiError: to be repeated."""
         self._update(lambda book: book.end(key, self.clock()))
 
-    def release(self, key: JobKey) -> None:
+    def release(self, key: ObjectName) -> None:
         """Forget a job that never ran. Raises ApiError: to be repeated."""
         self._update(lambda book: book.release(key))
 
@@ -168,7 +169,7 @@ class Spending:
     def _rebuilt(self, layouts: Iterable[Mapping[str, Any]]) -> Book:
         """Return the book that the statuses of the TableLayouts show."""
         now = self.clock()
-        live, ends = list[AdmittedJob](), dict[JobKey, dt.datetime]()
+        live, ends = list[AdmittedJob](), dict[ObjectName, dt.datetime]()
         for body in layouts:
             live += _jobs(body)
             for job, end in _ended(body):
