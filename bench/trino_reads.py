@@ -6,7 +6,9 @@ DIRECTORY is an unpacked trino-server of release 476 or later with sqlite-jdbc's
 plugin/iceberg, and a JDK that it runs on. Tables of every type with NULLs and extreme values are
 written by pyiceberg in several files, and `layoutctl apply` sorts them with bloom filters and small
 row groups. The rows that Trino returns, all of them and those of an equality on each column, are
-compared with the rows that this program keeps. Ends with code 1 if any differ.
+compared with the rows that this program keeps. Then one table gets each kind of action of the
+engine without a JVM, and is compared after each (`bench.trino_kinds`). Ends with code 1 if any
+answer differs. Takes some ten minutes.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from typing import Any
 import pyarrow as pa
 
 from bench.lake import Lake
+from bench.trino_kinds import story
 
 SCHEMA = pa.schema(
     [
@@ -68,7 +71,11 @@ def main() -> int:
         kept = {key: _rewritten(lake, key, arguments.rows) for key in SORTED}
         with _trino(lake.directory, arguments.server, arguments.java) as ask:
             wrong = [problem for key, rows in kept.items() for problem in _compared(ask, key, rows)]
-    print("\n".join(wrong) or f"{len(kept)} tables of {arguments.rows} rows: all as they were")
+            print(f"{len(kept)} tables of {arguments.rows} rows were read", flush=True)
+            for kind, problems in story(lake.directory, ask):
+                print(f"after {kind}: {len(problems)} wrong answers", flush=True)
+                wrong += [f"{kind}: {problem}" for problem in problems]
+    print("\n".join(wrong) or "all rows are as they were")
     return 1 if wrong else 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from reconciler.table.pairs import Pair, pair_of
 from reconciler.table.schema import Schema
@@ -137,6 +138,7 @@ def slots_of(predicate: Predicate) -> tuple[int, ...]:
     )
 
 
+@lru_cache(maxsize=4096)
 def fields_of(predicate: Predicate) -> tuple[int, ...]:
     """Return the distinct field ids that the predicate reads, ascending."""
     leaves = (Comparison, In, StartsWith, IsNull, IsNaN, First)

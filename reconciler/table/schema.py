@@ -74,6 +74,10 @@ class Schema:
     def by_name(self) -> dict[str, Field]:
         return {field.name: field for field in self.fields}
 
+    @cached_property
+    def _by_path(self) -> dict[tuple[str, ...], Field]:
+        return {field.path: field for field in self.fields}
+
     def find(self, name: str) -> Field | None:
         """Return the field by exact name, else case-insensitively if that is unambiguous."""
         exact = self.by_name.get(name)
@@ -87,6 +91,9 @@ class Schema:
 
         `("service.name",)` is a column, `("service", "name")` is a member of a struct.
         """
+        exact = self._by_path.get(tuple(path))
+        if exact is not None:
+            return exact
         field = self.find(".".join(path))
         return field if field is not None and len(field.path) == len(path) else None
 

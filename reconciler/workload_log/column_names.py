@@ -10,6 +10,7 @@ from sqlglot.optimizer.scope import traverse_scope
 
 from reconciler.table.schema import Schema
 from reconciler.workload_log.joins import may_be_comma
+from reconciler.workload_log.session_names import is_stored
 
 SPELLED = "spelled"
 """Key under which a folded identifier keeps the query's spelling."""
@@ -30,18 +31,20 @@ def fold_names(query: exp.Expr) -> None:
 
 
 def real_tables(query: exp.Expr) -> Iterator[exp.Table]:
-    """Yield the table nodes that are not references to a CTE, each once."""
+    """Yield the nodes of names that may be stored tables, and no references to a CTE, each once."""
     seen: set[int] = set()
     for scope in traverse_scope(query):
         for source in scope.sources.values():
             if isinstance(source, exp.Table) and id(source) not in seen:
                 seen.add(id(source))
-                yield source
+                if is_stored(source):
+                    yield source
         for node in scope.tables:
             named = scope.sources.get(node.alias_or_name)
             if id(node) not in seen and (named is node or isinstance(named, exp.Table)):
                 seen.add(id(node))
-                yield node
+                if is_stored(node):
+                    yield node
 
 
 def rename_table(columns: Iterable[exp.Column], node: exp.Table, key: str) -> None:

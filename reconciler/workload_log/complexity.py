@@ -64,7 +64,7 @@ def balanced(statement: exp.Expr) -> exp.Expr:
         node for node in statement.find_all(exp.And, exp.Or) if type(node.parent) is not type(node)
     ]
     for chain in chains:
-        operands = _operands(chain)
+        operands = operands_of(chain)
         if len(operands) > 3:
             kind = type(chain)
             middle = len(operands) // 2
@@ -73,7 +73,7 @@ def balanced(statement: exp.Expr) -> exp.Expr:
     return statement
 
 
-def _operands(chain: exp.Expr) -> list[exp.Expr]:
+def operands_of(chain: exp.Expr) -> list[exp.Expr]:
     """The operands of a chain of one connector, in order."""
     found, open_nodes = [], [chain]
     while open_nodes:

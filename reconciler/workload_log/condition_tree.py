@@ -78,10 +78,11 @@ class ScanPredicate:
 
 def scan_predicate(tree: Tree) -> ScanPredicate:
     """Return a tree with its slots numbered, without the conditions whose value is unknown."""
-    known = _known(tree)
-    predicate, literals, moving = _number(known)
-    unbound = None if known == tree else _number(tree)[0]
-    return ScanPredicate(predicate, literals, moving, unbound)
+    predicate, literals, moving = _number(tree)
+    values: tuple[Any, ...] = literals
+    if not any(value is UNBOUND for value in values):
+        return ScanPredicate(predicate, literals, moving, None)
+    return ScanPredicate(*_number(_known(tree)), predicate)
 
 
 class NotPushed(Exception):
@@ -91,6 +92,8 @@ class NotPushed(Exception):
 def branch(conjunction: bool, children: list[Tree]) -> Tree:
     """Return AND or OR of trees: flat, without duplicates and constants, in the order of
     columns."""
+    if len(children) == 1:
+        return children[0]
     flat: dict[Tree, None] = {}
     for child in children:
         if isinstance(child, Always):

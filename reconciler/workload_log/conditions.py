@@ -24,6 +24,7 @@ from reconciler.table.pairs import EQUALS, LESS, TYPES, Pair
 from reconciler.table.schema import Field, Schema
 from reconciler.table.values import Kind
 from reconciler.workload_log.comparisons import Operand, compare, in_truncated, membership, utf8
+from reconciler.workload_log.complexity import operands_of
 from reconciler.workload_log.condition_tree import (
     Condition,
     Negated,
@@ -47,7 +48,7 @@ def _tree(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
     if isinstance(node, exp.Paren):
         return _tree(node.this, schema, binding)
     if isinstance(node, (exp.And, exp.Or)):
-        sides = [_tree(side, schema, binding) for side in node.flatten()]
+        sides = [_tree(side, schema, binding) for side in operands_of(node)]
         return branch(isinstance(node, exp.And), sides)
     try:
         return _condition(node, schema, binding)
@@ -255,8 +256,11 @@ def _between_columns(left: exp.Expr, op: str, right: exp.Expr, schema: Schema) -
     It is written as a truth value: `a < b` as less >= 1, `a >= b` as less < 1. Neither is met where
     a column is NULL.
     """
-    fields = [_field(side.unnest(), schema) for side in (left, right)]
-    first, second = fields
+    columns = (exp.Column, exp.Dot)
+    left, right = left.unnest(), right.unnest()
+    if not (isinstance(right, columns) and isinstance(left, columns)):
+        return None
+    first, second = _field(left, schema), _field(right, schema)
     if first is None or second is None:
         return None
     if first.type != second.type or first.type not in TYPES or first == second:

@@ -64,6 +64,16 @@ class Const:
 
 NULL = Const(None)
 
+_NO_VALUE = re.compile(
+    r"\?+|\*{3,}(?:\(redacted\)|\w{1,20}\*{3,})?|[<\[](?:redacted|masked|hidden)[>\]]",
+    re.IGNORECASE,
+)
+
+
+def text_literal(text: str) -> Const:
+    """Return a literal of text; UNBOUND for what systems put in the place of a value."""
+    return Const(UNBOUND if _NO_VALUE.fullmatch(text) else text)
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:

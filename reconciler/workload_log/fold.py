@@ -42,6 +42,7 @@ from reconciler.workload_log.constants import (
     parse_timestamp,
     shift,
     temporal,
+    text_literal,
     truncate,
     unit_name,
     zone_named,
@@ -64,7 +65,7 @@ def _literal(node: exp.Expr, binding: Binding) -> Const:
     lifted = binding.literals.get(text)
     if lifted is not None:
         return lifted
-    return Const(text) if node.args.get("is_string") else number(text)
+    return text_literal(text) if node.args.get("is_string") else number(text)
 
 
 def _hex(node: exp.Expr, binding: Binding) -> Const:

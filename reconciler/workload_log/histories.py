@@ -368,6 +368,8 @@ def _found(record: Mapping[str, Any], path: str) -> Any:
             value = value[name]
         elif (upper := name.upper()) in value:
             value = value[upper]
+        elif (title := name.title()) in value:
+            value = value[title]
         else:
             return _MISSING
     return value

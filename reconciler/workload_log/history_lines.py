@@ -15,7 +15,7 @@ from typing import Any
 from reconciler.table.times import DAY_MS, HOUR_MS
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.histories import FieldMap, Paths, has, recognised, value_of
-from reconciler.workload_log.line_fields import event_time
+from reconciler.workload_log.line_fields import epoch_ms, event_time
 from reconciler.workload_log.scan_reports import statement_of
 
 FAILED_STATES = ("FAIL", "FAILED", "FAILED_WITH_ERROR", "CANCELED", "CANCELLED", "ABORT",
@@ -129,10 +129,7 @@ def _time(value: Any, kind: FieldMap) -> Any:
         value = number
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    for limit, factor in ((1e11, 1e3), (1e14, 1.0), (1e17, 1e-3)):
-        if abs(value) < limit:
-            return int(value * factor)
-    return int(value * 1e-6)
+    return epoch_ms(value)
 
 
 def _duration(record: Mapping[str, Any], kind: FieldMap) -> int | None:

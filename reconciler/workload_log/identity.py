@@ -59,7 +59,7 @@ def identity_of(query_id: str, event_ms: int, sql: str, names: tuple[str, ...]) 
     """
     if query_id and len(query_id) >= UNIQUE_LENGTH and not query_id.lstrip("-").isdigit():
         return Identity(_hash("id", query_id), True)
-    text = _LINE_ENDS.sub("\n", sql).strip().rstrip("; \t\n") if sql else ""
+    text = (_LINE_ENDS.sub("\n", sql) if "\r" in sql else sql).strip().rstrip("; \t\n")
     if query_id and len(query_id) < UNIQUE_LENGTH:
         return Identity(_hash("day", query_id, str(event_ms // DAY_MS), *names, text), True)
     return Identity(_hash("time", str(event_ms), *names, text), False)

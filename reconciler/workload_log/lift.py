@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-from reconciler.workload_log.constants import Const, number
+from reconciler.workload_log.constants import Const, number, text_literal
 
 MAX_DIGITS = 60
 
@@ -27,13 +27,15 @@ _HEX = r"\bX'(?>(?:[0-9a-f]{2})*)'"
 _VALUE = rf"(?:-\s*+)?(?:{_DECIMAL}|{_HEX}|{_STRING}|{_NUMBER})(?![\w.'])"
 _TYPED = rf"(?:(?:DATE|TIMESTAMP|UUID)\s*+)?{_VALUE}"
 _STEP = re.compile(
-    rf"""(?P<skip>--[^\r\n]*|/\*.*?(?:\*/|\Z)|"[^"]*+(?>(?:""[^"]*+)*)"|`[^`]*`)
+    rf"""(?=[-/"`<=>!']|(?<!\w)\w)
+     (?:(?P<skip>--[^\r\n]*|/\*.*?(?:\*/|\Z)|"[^"]*+(?>(?:""[^"]*+)*)"|`[^`]*`)
       | (?:<=>|<=|>=|<>|!=|==|=|<|>|\bLIKE\b|\b(?:DATE|TIMESTAMP|UUID)\b)\s*+{_TYPED}
       | \bBETWEEN\s++{_TYPED}\s++AND\s++{_TYPED}
       | \bIN\s*+\(\s*+{_TYPED}(?>(?:\s*+,\s*+{_TYPED})*)\s*+\)
-      | (?P<string>(?:(?<!\w)\w++)?{_STRING})""",
+      | (?P<string>(?:(?<!\w)\w++)?{_STRING}))""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
+"""Begins at a sign or at the start of a word: at most characters nothing else is tried then."""
 _LITERAL = re.compile(
     rf"(?P<decimal>{_DECIMAL})|(?P<hex>{_HEX})|(?P<string>{_STRING})|(?P<number>{_NUMBER})",
     re.IGNORECASE,
@@ -71,7 +73,7 @@ def lift(sql: str) -> Lifted:
     literals: dict[str, Const] = {}
     if _MISREAD.search(sql):
         return Lifted(sql, literals)
-    sure = _UNSURE.search(sql) is None
+    sure: bool | None = None
 
     def sentinel(match: re.Match[str]) -> str:
         text = match.group()
@@ -87,12 +89,18 @@ def lift(sql: str) -> Lifted:
             literals[mark] = Const(Decimal(text.split("'")[1])) if typed else number(text)
             return mark
         mark = f"{_STRING_MARK}{len(literals)}"
-        literals[mark] = Const(text[1:-1].replace("''", "'"))
+        literals[mark] = text_literal(text[1:-1].replace("''", "'"))
         return f"'{mark}'"
 
     def step(match: re.Match[str]) -> str:
+        nonlocal sure
+        text = match.group()
         if match.lastgroup is None:
-            return _LITERAL.sub(sentinel, match.group())
-        return " " if sure and _REMARK.fullmatch(match.group()) else match.group()
+            return _LITERAL.sub(sentinel, text)
+        if text[0] not in "-/" or _REMARK.fullmatch(text) is None:
+            return text
+        if sure is None:
+            sure = _UNSURE.search(sql) is None
+        return " " if sure else text
 
     return Lifted(_STEP.sub(step, sql), literals)

@@ -13,14 +13,14 @@ OWN_AGENT = "layoutctl"
 
 
 def event_time(value: Any, zone: dt.tzinfo) -> tuple[int | None, bool]:
-    """Return the epoch milliseconds of an ISO 8601 text or of a number of milliseconds, and whether
-    `zone` was taken because a text has none."""
+    """Return the epoch milliseconds of an ISO 8601 text or of a number, and whether `zone` was
+    taken because a text has none."""
     if not isinstance(value, str):
         number = number_of(value)
-        return (None if number is None else int(number)), False
+        return (None if number is None else epoch_ms(number)), False
     text = value.strip()
-    if re.fullmatch(r"\d{10,17}(\.\d+)?", text):
-        return int(text.partition(".")[0]), False
+    if re.fullmatch(r"\d{10,19}(\.\d{1,9})?", text):
+        return epoch_ms(float(text)), False
     try:
         at = dt.datetime.fromisoformat(text)
     except ValueError:
@@ -35,6 +35,15 @@ def event_time(value: Any, zone: dt.tzinfo) -> tuple[int | None, bool]:
         return int(since / dt.timedelta(milliseconds=1)), zoneless
     except OverflowError:
         return None, False
+
+
+def epoch_ms(number: float) -> int:
+    """Return milliseconds of a time in seconds, milliseconds, microseconds or nanoseconds since the
+    epoch, which its size tells."""
+    for limit, factor in ((1e11, 1e3), (1e14, 1.0), (1e17, 1e-3)):
+        if abs(number) < limit:
+            return int(number * factor)
+    return int(number * 1e-6)
 
 
 def number_of(value: Any) -> float | None:

@@ -46,7 +46,8 @@ def with_question_marks(text: str, dialect: str) -> str:
             at += 1
             continue
         last = tokens[at + typed + length - 1]
-        mark = "? ::" if last.token_type == TokenType.QDCOLON else "?"
+        cast = text[last.end + 1 : last.end + 3] == "::"  # "?::" would be another operator
+        mark = "? ::" if last.token_type == TokenType.QDCOLON else "? " if cast else "?"
         pieces += [text[done : tokens[at].start], mark]
         done = last.end + 1
         at += typed + length

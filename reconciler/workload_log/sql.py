@@ -52,6 +52,7 @@ from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
 from reconciler.workload_log.parameters import with_question_marks
 from reconciler.workload_log.prepared import immediate
 from reconciler.workload_log.scans import Path, Scan, folded, scans_of
+from reconciler.workload_log.session_names import in_turn, is_stored
 from reconciler.workload_log.statements import as_query
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
@@ -61,7 +62,6 @@ MAX_TEMPLATE_TEXT = 2 << 20
 text."""
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # unparsable text is counted, not logged
-
 _OWN = re.compile(r"(?:/\*|--)\s*layoutctl|layout\.attempt-id", re.IGNORECASE)
 
 
@@ -231,14 +231,14 @@ class SqlReader:
         scans: list[tuple[Scan, tuple[int, ...]]] = []
         unknown: tuple[str, ...] = ()
         reason = skip_reasons.NOT_A_QUERY
-        for statement in statements:
+        for statement, within in in_turn(statements, levels):
             query = as_query(statement)
             if query is None:
                 continue
             check_tree(balanced(query))
-            into = self._merged(statement, levels)
+            into = self._merged(statement, within)
             named = _named_in_conditions(query)
-            found = self._scans(query, levels)
+            found = self._scans(query, within)
             if isinstance(found, str):
                 reason = found
                 continue
@@ -255,7 +255,7 @@ class SqlReader:
     def _merged(self, statement: exp.Expr, levels: tuple[str, ...]) -> KnownTable | None:
         """Return the table that a MERGE writes; None for other statements."""
         target = statement.this if isinstance(statement, exp.Merge) else None
-        if not isinstance(target, exp.Table):
+        if not isinstance(target, exp.Table) or not is_stored(target):
             return None
         return self.resolve(levels_of(target.parts, spelled=True), levels)
 

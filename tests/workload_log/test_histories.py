@@ -482,3 +482,26 @@ DURATIONS = [
 @pytest.mark.parametrize(("text", "millis"), DURATIONS)
 def test_a_duration_is_read_as_systems_print_it(text: str, millis: int | None) -> None:
     assert amount(text, 2.0) == millis
+
+
+@pytest.mark.parametrize("spelled", [str.lower, str.upper, str.title])
+def test_fields_are_found_in_the_case_of_the_tool_that_exported_them(
+    spelled: Callable[[str], str], tmp_path: Path
+) -> None:
+    one = {"query_id": "01b00001-0000-1111-0000-00000000001", "query_text": sql(1),
+           "execution_status": "SUCCESS", "start_time": text(1), "bytes_scanned": 9}  # fmt: skip
+    path = tmp_path / "log"
+    path.write_bytes(lines([{spelled(name): value for name, value in one.items()}]))
+    assert kind_of(path, None, {}).name == "snowflake"
+    assert imported(path, MemorySink()).kept == 1
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1, 1_000, 1_000_000])
+@pytest.mark.parametrize("shown", [int, str])
+def test_numbers_of_time_are_read_in_the_unit_that_their_size_tells(
+    factor: float, shown: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    path, sink = tmp_path / "log", MemorySink()
+    path.write_bytes(lines([{"sql": sql(1), "timestamp": shown(int(millis(1) * factor))}]))
+    assert imported(path, sink).kept == 1
+    assert {one.event_ms // 1000 for one in sink.fragments} == {millis(1) // 1000}
