@@ -59,7 +59,7 @@ class FoundCatalog:
 
 
 def find_catalogs(
-    documents: Sequence[IcebergCatalog] = (), environ: Mapping[str, str] | None = None
+    documents: Sequence[IcebergCatalog], environ: Mapping[str, str] | None = None
 ) -> tuple[FoundCatalog, ...]:
     """Return every catalog, in order of precedence, each name once."""
     env = os.environ if environ is None else environ
@@ -122,7 +122,7 @@ def _with_credentials(first: CatalogConfig, later: CatalogConfig) -> CatalogConf
 
 def resolve_catalog(
     name: str | None,
-    documents: Sequence[IcebergCatalog] = (),
+    documents: Sequence[IcebergCatalog],
     environ: Mapping[str, str] | None = None,
 ) -> CatalogConfig:
     """Return the catalog of that name; without a name LAYOUTCTL_CATALOG's, or the only one there
@@ -221,8 +221,8 @@ def _quoted_level(text: str, at: int) -> tuple[str, int]:
 
 def resolve_levels(
     name: str | None,
-    catalog: str | None = None,
-    documents: Sequence[IcebergCatalog] = (),
+    catalog: str | None,
+    documents: Sequence[IcebergCatalog],
     environ: Mapping[str, str] | None = None,
     *,
     least: int = 0,

@@ -144,7 +144,7 @@ class LiveFiles:
         return list(dict.fromkeys(path for _, path in ordered))
 
     def task_files(
-        self, rows: Mapping[str, int], columns: Collection[int] = (), bare: bool = False
+        self, rows: Mapping[str, int], columns: Collection[int], bare: bool
     ) -> dict[str, TaskFile]:
         """Return data files as values. columns: whose statistics are wanted. bare: without their
         deletes."""

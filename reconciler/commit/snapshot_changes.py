@@ -33,8 +33,8 @@ def replace_files(
 def row_delta(
     live: LiveFiles,
     paths: Iterable[str],
-    added: Sequence[AddedFile] = (),
-    removed: Sequence[DeleteFile] = (),
+    added: Sequence[AddedFile],
+    removed: Sequence[DeleteFile],
 ) -> SnapshotChange:
     """Return the change that adds and removes delete files. paths: data files to which one of them
     applies, all of which must stay."""

@@ -136,7 +136,7 @@ def doubtful_trial(plan: Plan) -> str:
     return "" if found.get("held", True) else str(found["text"])
 
 
-def approved_ids(policy: TableLayoutPolicy, own: str = "") -> tuple[str, ...]:
+def approved_ids(policy: TableLayoutPolicy, own: str) -> tuple[str, ...]:
     """Return the plan ids that documents approve: `own` for this table, if any, then the policy's
     for any of its tables."""
     return (*((own,) if own else ()), *policy.spec.approval.approved_plans)

@@ -86,7 +86,7 @@ def replay_table(
     span: Span,
     ports: Ports,
     now: dt.datetime,
-    progress: Progress = lambda *_: None,
+    progress: Progress,
 ) -> Replayed:
     """Return what the table's recorded queries would have cost under each policy.
 

@@ -65,7 +65,7 @@ class Undo:
 
 
 def propose_undo(
-    wanted: PlanRequest, actor: Reader, now: dt.datetime, plan_id: str | None = None
+    wanted: PlanRequest, actor: Reader, now: dt.datetime, plan_id: str | None
 ) -> Proposal:
     """Return the plan that takes a plan of the table back. plan_id: None for the last one.
 

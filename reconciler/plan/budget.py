@@ -203,7 +203,7 @@ def admit(
 def admitted_by(
     charges: Sequence[Charge],
     states: tuple[BudgetState, ...],
-    prices: Prices | None = None,
+    prices: Prices | None,
     what: str = ACTION,
 ) -> Gate:
     """Return the longest prefix of `charges` that fits every active budget in its present state.

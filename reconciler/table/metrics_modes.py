@@ -31,7 +31,7 @@ def truncation_of(properties: Mapping[str, str], field: Field) -> int:
 
 
 def unbounded_columns(
-    schema: Schema, properties: Mapping[str, str], sorted_ids: Collection[int] = ()
+    schema: Schema, properties: Mapping[str, str], sorted_ids: Collection[int]
 ) -> frozenset[int]:
     """Return the columns whose bounds a rewrite leaves out of the manifest.
 

@@ -79,7 +79,7 @@ def commit_to_branch(
     intent: Intent,
     prepared: PendingCommit,
     audit: Audit,
-    own: Collection[int] = (),
+    own: Collection[int],
 ) -> commit.Refused | int:
     """Commit the batch to the branch, and run the audit's check on it, if it has one.
 

@@ -128,7 +128,7 @@ def seen_outputs(
     files: Sequence[WrittenFile],
     hashed: bool,
     moved: bool,
-    blocks: Blocks | None = None,
+    blocks: Blocks | None,
 ) -> WitnessResult:
     """Return what uncommitted files hold. moved: whether rows moved to another partition spec.
     blocks: the block ids that they must have. Raises Unseen, FileNotFoundError."""

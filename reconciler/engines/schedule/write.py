@@ -52,7 +52,7 @@ def rewrite_group(
     group: Group,
     tasks: Tasks,
     begun: Callable[[int], None],
-    threads: int = 1,
+    threads: int,
 ) -> Written:
     """Write the rows of `tasks` to new files under the attempt's prefix, and verify them.
 

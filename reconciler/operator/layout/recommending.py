@@ -119,7 +119,7 @@ def after_failure(status: Body, run_id: str, words: LastWords, now: dt.datetime)
 
 
 def better_layout_known(
-    policy: object, status: Body, observed: Mapping[str, Any], held_back: str = ""
+    policy: object, status: Body, observed: Mapping[str, Any], held_back: str
 ) -> Condition | None:
     """Return BetterLayoutKnown, None for a policy that asks for no recommendations.
 

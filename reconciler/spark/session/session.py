@@ -334,7 +334,7 @@ class JvmEnd:
         return said or self.code in (-9, 137, 3)
 
 
-def jvm_end(spark: Any, seconds: float = 0.0) -> JvmEnd | None:
+def jvm_end(spark: Any, seconds: float) -> JvmEnd | None:
     """Return how the session's JVM ended, None while it lives. seconds: to wait for its end."""
     process = spark.gateway.proc
     try:
