@@ -38,7 +38,6 @@ from reconciler.cli.workload_import import (
     refusal,
 )
 from reconciler.cli.workload_shapes import table_document
-from reconciler.render.workload_text import render_import, render_show
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -113,6 +112,7 @@ def import_(
     from reconciler.catalog.discover import resolve_catalog
     from reconciler.cli.shared import excluded_columns, store_of
     from reconciler.queries.shape import workload_of
+    from reconciler.render.workload_text import render_import
     from reconciler.state.movements import record_movements
     from reconciler.workload_log.catalog_tables import ExcludingSink
 
@@ -156,6 +156,7 @@ def show(
     from reconciler.cli.shared import excluded_columns, store_of
     from reconciler.loop.ports import Target
     from reconciler.loop.reader import Reader
+    from reconciler.render.workload_text import render_show
     from reconciler.state.state import StateStore, cache_directory, state_directory
 
     documents = catalogs_under(file)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bench.lake import Lake
-from bench.start import nothing_to_do
+from bench.start import HEAVY, nothing_to_do
 
 MOST_MODULES = 1200
 """Of a run that finds nothing to do, all packages included; 1,160 on 2026-11-28. Each takes about a
@@ -50,3 +50,14 @@ def test_files_of_a_store_are_opened_without_sqlalchemy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "False\n"
+
+
+def test_the_help_of_all_verbs_imports_nothing_heavy() -> None:
+    script = (
+        "import sys\nfrom reconciler.cli.main import build\nbuild()\n"
+        f"print(sorted(set({HEAVY!r}) & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "[]\n"
