@@ -23,14 +23,15 @@ from tests.rest_server import RestServer
 from tests.s3_store import S3Store, rest_server_on
 
 SHORT_LIVED = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
     "-Djdk.lang.Process.launchMechanism=VFORK"
 )
 """Options of every JVM below the tests. Most run each query once, so the optimising compiler costs
 a third of their CPU time and saves nothing. Without it the JVM reserves 48 MB for compiled code, a
 fifth of what it does otherwise: what hundreds of tests compile is more, and is dropped and compiled
 again. For each local file that it writes Hadoop starts `chmod`, which Java starts through a program
-of its own, unless told so."""
+of its own, unless told so. Heaps are small: a collector of several threads costs more than it
+saves."""
 
 load_profile()
 if "PYTEST_VERSION" in os.environ:  # a bench that imports this module measures what users run

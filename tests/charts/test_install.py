@@ -338,10 +338,13 @@ with tempfile.TemporaryDirectory() as scratch:
 """
 
 
+@pytest.mark.soak
 @pytest.mark.jvm
 def test_a_spark_driver_shuffles_on_two_executors_under_its_account_and_is_refused_nothing(
     kubelet: Cluster, spark_image: str, installed: str
 ) -> None:
+    """In the short form, the first test of operator/test_installed.py, no rows are exchanged."""
+
     def field(name: str, path: str) -> dict[str, Any]:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 

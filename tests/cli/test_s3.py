@@ -241,7 +241,7 @@ def test_each_input_is_fetched_once_and_no_output_is_read_before_the_commit(
         made = f"SELECT /*+ COALESCE(1) */ id * 3 + {number}, repeat(uuid(), 9) FROM range(9000)"
         bench.sql(f"INSERT INTO {bench.full(name)} {made}")
     before, inputs = bench.rows(name), set(bench.paths(name))
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     action = bench.action(name, Cluster, "id", target_bytes=size // 3)
     mark = len(s3_store.requests())
     assert bench.run(bench.request(name, action)).done

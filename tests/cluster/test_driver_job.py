@@ -1,4 +1,7 @@
-"""The Job of an attempt on the test cluster: a driver pod, two executors, a rewritten table."""
+"""The Job of an attempt on the test cluster: a driver pod, two executors, a rewritten table.
+
+The short form is the first test of tests/operator/test_installed.py.
+"""
 
 from __future__ import annotations
 
@@ -96,6 +99,7 @@ def files_of_the_executor(pod: str) -> dict[str, str]:
         return {}
 
 
+@pytest.mark.soak
 @pytest.mark.jvm
 def test_a_job_rewrites_its_table_on_two_executors_and_says_what_it_did(
     made: Prepared, kubelet: Cluster, kubectl: Kubectl, namespace: str, spark_image: str

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.kube.kinds import POD
 from reconciler.kube.pods import DIGEST_ANNOTATION, PLAN_LABEL
 from tests.cluster.cluster import Cluster
 from tests.operator.installed import FULL_NAME, PLANTED, Installed, installed
@@ -60,6 +61,20 @@ def leaves(world: Installed, pod: str) -> bool:
     return "deletionTimestamp" in found["metadata"]
 
 
+def are_shut(world: Installed, driver: str) -> list[dict[str, Any]]:
+    """The pods of executors: each is the driver's, under an account without rights, and has neither
+    its token nor a secret."""
+    pods = world.scene.api.list(POD, world.namespace, {"spark-role": "executor"})
+    for pod in pods:
+        spec = pod["spec"]
+        assert pod["metadata"]["ownerReferences"][0]["name"] == driver
+        assert spec["serviceAccountName"] == "layout-spark-executor"
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert not [one for one in spec["volumes"] if "secret" in one or "projected" in one]
+    return pods
+
+
 @pytest.mark.jvm
 def test_a_person_approves_under_appends_and_then_the_size_does(world: Installed) -> None:
     scene = world.scene
@@ -76,7 +91,10 @@ def test_a_person_approves_under_appends_and_then_the_size_does(world: Installed
         assert "Approved." in said
         driver = scene.driver()
         eventually(lambda: len(driver.executors()) == 2, 240, "two executors run")
+        assert len(are_shut(world, driver.pod)) == 2
         eventually(lambda: scene.status().get("lastAppliedPlan") == plan, 300, "it is applied")
+    assert "forbidden" not in scene.kubectl("logs", driver.pod).lower()
+    eventually(lambda: not are_shut(world, driver.pod), 60, "the executors are gone")
     assert {commit["layout.plan-id"] for commit in scene.lake.commits()} == {plan}
     assert scene.status()["history"][0]["result"] == "Succeeded"
 

@@ -66,7 +66,7 @@ def executors_of(spark: Any) -> list[int]:
 def cluster_by_key(bench: Bench) -> None:
     name = fill(bench, files=4, rows=500)
     before = bench.rows(name)
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 3")
     del before[next(row for row in before if row.startswith("Row(id=3,"))]
     needed = native._needed

@@ -129,7 +129,7 @@ def test_deletes_that_arrive_as_files_prevent_the_publication_of_their_rows(benc
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 1")
     done = bench.run(request)
     assert sorted(_states(done)) == [Validity.DONE, Validity.LOST]
-    assert 1 not in {row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)}")}
+    assert 1 not in bench.ids(name)
     assert bench.rows(name).total() == 39
 
 
@@ -160,8 +160,7 @@ def test_a_change_of_manifests_alone_does_not_wait(bench: Bench) -> None:
     name = bench.create("id BIGINT", "'commit.manifest-merge.enabled'='false'")
     for number in range(3):
         bench.append(name, {"id": [number]})
-    found = bench.sql(f"SELECT path FROM {bench.full(name)}.manifests")
-    action = RewriteManifests(tuple(sorted(row.path for row in found)), 1)
+    action = RewriteManifests(bench.manifests(name), 1)
     done = bench.run(bench.request(name, action, audit=WAITS))
     assert (done.commits, done.done, done.waiting) == (1, True, 0)
     assert _refs(bench, name) == {"main"}

@@ -252,7 +252,7 @@ def test_a_replica_that_was_dropped_is_built_again(bench: Bench) -> None:
 
 def test_no_build_goes_beyond_its_budget(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     name = _source(bench)
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     with pytest.raises(BlockedError):
         _built(bench, name, budget_bytes=size - 1)
     assert bench.ledger.outcomes() == [], "nothing was read"
@@ -293,14 +293,14 @@ def test_an_old_replica_goes_at_once_where_both_turn_out_too_large(bench: Bench)
     first = _built(bench, name)
     assert first is not None
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 0")
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     room = first.bytes + size
     again = _built(bench, name, plan="p-2", budget_bytes=room)
     assert again is not None and again.bytes > size, "the copy has more files, with a footer each"
     assert _held(bench, name) == again.bytes <= room
     assert _rows(bench, again.table) == _rows(bench, name)
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 1")
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     with pytest.raises(BlockedError):
         _built(bench, name, plan="p-3", budget_bytes=size)
     assert _held(bench, name) == 0, "it is said to be emptied"
@@ -316,7 +316,7 @@ def test_a_build_that_ends_half_way_is_no_replica(
         with pytest.raises(KeyboardInterrupt):
             _built(bench, name)
     assert _record(bench, name) is None
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     (charged,) = bench.ledger.outcomes()
     assert (charged.state, charged.read_bytes) == (FAILED, size)
     assert charged.cpu_seconds > 0.0, "a budget is charged with what Spark used"

@@ -62,6 +62,6 @@ def test_a_hundred_commits_beside_maintenance_are_kept_and_hinder_none_of_it(
         assert (result.conflicts, result.commits) == (0, 1), result
         rounds += 1
     assert writer.commits == COMMITS and rounds >= 2
-    ids = sorted(row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)}"))
+    ids = bench.ids(name)
     assert ids == sorted(writer.live)
     assert bench.leftovers(name) == []

@@ -14,7 +14,8 @@ from reconciler.spark.session import class_archive, class_data, settings
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Spark of two jars, and a Java."""
+    """A Spark of two jars, and a Java; without the options of every JVM below the tests."""
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     for name in ("spark/jars/a.jar", "spark/jars/b.jar", "java/bin/java", "java/release"):
@@ -139,7 +140,7 @@ def test_a_new_one_replaces_the_old_one_of_its_java_only(
 
 
 @pytest.mark.jvm
-def test_the_jvm_has_its_classes_from_it(tmp_path: Path) -> None:
+def test_the_jvm_has_its_classes_from_it_and_our_collector(tmp_path: Path) -> None:
     path = class_data.make()
     assert class_data.make() == path
     loaded = tmp_path / "loaded"
@@ -147,9 +148,12 @@ def test_the_jvm_has_its_classes_from_it(tmp_path: Path) -> None:
 from reconciler.spark.session import session
 conf = {{"spark.driver.extraJavaOptions": "-Xlog:class+load:file={loaded}"}}
 spark = session.start(conf, app="test", master="local[1]")
+beans = spark._jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
+assert [bean.getName() for bean in beans] == ["PS MarkSweep", "PS Scavenge"]
 assert spark.range(100).selectExpr("sum(id)").collect()[0][0] == 4950
 session.stop(spark)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+    users = {key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS"}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300, env=users)
     shared = sum("shared objects file (top)" in line for line in loaded.open())
     assert shared > 5000

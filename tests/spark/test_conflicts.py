@@ -84,7 +84,7 @@ def test_a_delete_on_an_input_is_a_conflict_and_the_rest_goes_on(bench: Bench) -
     result = bench.run(request, _once("commit", lambda: bench.sql(delete)))
     assert (result.commits, result.conflicts) == (1, 1)
     assert result.actions[0].state is Validity.LOST
-    ids = [row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)} ORDER BY id")]
+    ids = bench.ids(name)
     assert ids == [i for i in range(200) if i != 4]
     live = set(bench.paths(name))
     assert len(live & set(request.actions[0].inputs)) == 1  # the deleted-from file was left alone
@@ -101,7 +101,7 @@ def test_an_overwrite_of_an_input_leaves_the_rest_to_be_done(bench: Bench) -> No
     delete = f"DELETE FROM {bench.full(name)} WHERE id = 5"
     result = bench.run(request, _once("verified", lambda: bench.sql(delete)))
     assert (result.commits, result.conflicts, result.done) == (1, 1, True)
-    ids = [row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)} ORDER BY id")]
+    ids = bench.ids(name)
     assert ids == [i for i in range(200) if i != 5]
     assert bench.leftovers(name) == []
 
@@ -115,7 +115,7 @@ def test_work_goes_on_after_a_conflict_in_the_middle(bench: Bench) -> None:
     delete = f"DELETE FROM {bench.full(name)} WHERE id = 205"  # copy-on-write, in the third file
     result = bench.run(request, _once("committed", lambda: bench.sql(delete)))
     assert (result.commits, result.conflicts, result.done) == (3, 1, True)
-    ids = [row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)} ORDER BY id")]
+    ids = bench.ids(name)
     assert ids == [100 * k + i for k in range(6) for i in range(50) if (k, i) != (2, 5)]
     assert bench.leftovers(name) == []
 
@@ -294,7 +294,7 @@ def test_a_budget_that_is_used_up_ends_the_attempts(bench: Bench) -> None:
     """What the conflict cost counts: nothing is read that the limit does not cover."""
     name = _table(bench)
     request = bench.request(name, bench.action(name, Cluster, "id"))
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     delete = f"DELETE FROM {bench.full(name)} WHERE id = 4"
     texts: list[str] = []
     once = _once("commit", lambda: bench.sql(delete))

@@ -227,7 +227,7 @@ def _assert_kept(bench: Bench, duckdb: Any, history: tuple[int, list[tuple[Any, 
             assert bench.rows(name) == before, step
     assert bench.leftovers(name) == []
     if not delete_paths(bench, name, 2):
-        ids = Counter(row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)}"))
+        ids = Counter(bench.ids(name))
         assert _seen_by_duckdb(bench, name, duckdb) == ids
 
 

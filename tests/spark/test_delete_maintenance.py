@@ -61,7 +61,7 @@ def _table(
 
 
 def _ids(bench: Bench, name: str) -> set[int]:
-    return {row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)}")}
+    return set(bench.ids(name))
 
 
 def _longs(*values: int | None) -> Any:

@@ -69,7 +69,7 @@ def test_an_input_that_was_replaced_and_expired_is_a_conflict(bench: Bench, phas
     result = bench.run(request, _at(phase, lambda: bench.sql(delete), lambda: _expire(bench, name)))
     assert (result.commits, result.conflicts) == (0, 1)
     assert result.actions[0].state is Validity.LOST
-    ids = [row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)} ORDER BY id")]
+    ids = bench.ids(name)
     assert ids == [i for i in range(FILES * 50) if i != 5]
     assert bench.leftovers(name) == []
     assert bench.ledger.open_intents(request.table_uuid) == ()

@@ -49,8 +49,7 @@ def _manifests(bench: Bench) -> tuple[str, Action]:
     name = bench.create("id bigint", "'commit.manifest-merge.enabled'='false'")
     for number in range(4):
         bench.append(name, {"id": [number]})
-    found = bench.sql(f"SELECT path FROM {bench.full(name)}.manifests")
-    return name, RewriteManifests(tuple(sorted(row.path for row in found)), 1)
+    return name, RewriteManifests(bench.manifests(name), 1)
 
 
 def _snapshots(bench: Bench) -> tuple[str, Action]:

@@ -48,8 +48,7 @@ def _rewritten(bench: Bench) -> Made:
     name = bench.create("id bigint", "'commit.manifest-merge.enabled'='false'")
     for number in range(3):
         bench.append(name, {"id": [number]})
-    found = bench.sql(f"SELECT path FROM {bench.full(name)}.manifests")
-    action = RewriteManifests(tuple(sorted(row.path for row in found)), 1)
+    action = RewriteManifests(bench.manifests(name), 1)
     return name, bench.request(name, action)
 
 
@@ -86,7 +85,7 @@ def _upgrade(bench: Bench) -> Made:
 
 def _migrated(bench: Bench) -> Made:
     name = bench.create("id bigint")
-    bench.fill(name, 3, 5, "n")
+    bench.write(name, 3, 5, "n")
     fields = (SpecField(1, "bucket[2]"),)
     moved = bench.action(name, Migrate, output_spec_id=1, fields=fields, target_bytes=1 << 20)
     return name, bench.request(name, AddSpec(1, fields, 0), moved)
@@ -94,7 +93,7 @@ def _migrated(bench: Bench) -> Made:
 
 def _held(bench: Bench, properties: str = "") -> Made:
     name = bench.create("id bigint", properties)
-    bench.fill(name, 3, 5, "n")
+    bench.write(name, 3, 5, "n")
     return name, bench.request(name, bench.action(name, BinPack, target_bytes=1 << 20), audit=WAITS)
 
 

@@ -40,7 +40,7 @@ def _footers(bench: Bench, name: str) -> list[Any]:
 @pytest.mark.parametrize("curve", [Lexicographic, Hilbert])
 def test_target_and_row_group_size_are_met(bench: Bench, curve: type[Ordering]) -> None:
     name = _wide(bench)
-    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    total = bench.size(name)
     action = bench.action(
         name, Cluster, "id", "v", curve=curve, target_bytes=3 * MIB,
         row_group_bytes=MIB,
@@ -105,7 +105,7 @@ def test_rows_of_equal_keys_stay_in_order_of_arrival(
 ) -> None:
     """So that a window of recent rows reads few row groups of each value, as the what-if tells."""
     name = _arrivals(bench)
-    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    total = bench.size(name)
     key = f"store {direction}"
     action = bench.action(name, Cluster, key, target_bytes=total // parts)
     bench.run(bench.request(name, action))
@@ -132,7 +132,7 @@ def test_rows_of_one_cell_of_a_curve_stay_in_order_of_arrival(bench: Bench) -> N
 
 def test_files_merged_without_a_key_follow_each_other_as_they_arrived(bench: Bench) -> None:
     name = _arrivals(bench)
-    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    total = bench.size(name)
     bench.run(bench.request(name, bench.action(
         name, BinPack, target_bytes=total // 5
     )))  # fmt: skip
@@ -168,7 +168,7 @@ def test_a_large_file_does_not_overtake_a_small_one(bench: Bench, kind: type[Rew
 @pytest.mark.parametrize("parts", [1, 3])
 def test_nulls_do_not_disturb_the_order_of_arrival(bench: Bench, parts: int) -> None:
     name = _by_one_append_each(bench, lambda n: None if n % 4 == 3 else n % 2, 700, 900, 800)
-    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    total = bench.size(name)
     bench.run(bench.request(name, bench.action(
         name, Cluster, "store", target_bytes=total // parts
     )))  # fmt: skip
@@ -186,7 +186,7 @@ def test_a_plan_s_share_decides_how_many_files_are_written(
 ) -> None:
     """Else a plan that knows how its rows compress foretells other files than are written."""
     name = _wide(bench)
-    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    total = bench.size(name)
     action = bench.action(name, Cluster, "id", target_bytes=total // 4)
     bench.run(bench.request(name, action, written_shares=shares))
     assert len(bench.paths(name)) == files
@@ -291,7 +291,7 @@ def test_the_tables_own_properties_are_honoured(bench: Bench) -> None:
 def test_a_group_needs_no_job_of_spark(bench: Bench) -> None:
     name = bench.create("id bigint")
     bench.fill(name, 3, 10, "n * 3 + file")
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     result = bench.run(bench.request(name, bench.action(name, Cluster, "id")))
     tracker = bench.spark.sparkContext.statusTracker()
     for step in ("write", "verify"):

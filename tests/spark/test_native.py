@@ -117,7 +117,7 @@ def test_what_the_engine_cannot_write_is_written_by_spark(
     name = bench.create("a bigint, s string", "'write.parquet.compression-codec'='lz4'")
     bench.fill(name, 4, 3_000, "pmod(xxhash64(file, n), 97), if(n % 9 = 0, NULL, sha(string(n)))")
     before = bench.rows(name)
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     kind = Cluster if key else BinPack
     more = {"curve": Hilbert} if len(key) > 1 else {}
     action = bench.action(name, kind, *key, target_bytes=size // 3, **more)

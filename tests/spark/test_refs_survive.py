@@ -71,7 +71,7 @@ Flow = Callable[[Bench, Copies], None]
 def _layout(bench: Bench, copies: Copies) -> None:
     """Everything that changes the layout of a table, then its housekeeping."""
     name = bench.create("id bigint, s string", "'commit.manifest-merge.enabled'='false'")
-    bench.fill(name, 3, 5, "n, 'x'")
+    bench.write(name, 3, 5, "n, 'x'")
     fields = (SpecField(1, "bucket[2]"),)
     moved = bench.action(name, Migrate, output_spec_id=1, fields=fields, target_bytes=1 << 20)
     request = bench.request(
@@ -91,8 +91,7 @@ def _layout(bench: Bench, copies: Copies) -> None:
     bench.table(name).manageSnapshots().removeTag("kept").commit()
     bench.expire(name)
     copies.record(lambda: bench.run(bench.request(name, RemoveSpecs((0,)))))
-    found = bench.sql(f"SELECT path FROM {bench.full(name)}.manifests")
-    merged = RewriteManifests(tuple(sorted(row.path for row in found)), 1)
+    merged = RewriteManifests(bench.manifests(name), 1)
     copies.record(lambda: bench.run(bench.request(name, merged)))
     copies.record(lambda: bench.run(bench.request(name, SetBlockColumn("block"))))
     copies.record(lambda: bench.run(bench.request(name, UpgradeFormat(2, 3))))
@@ -103,7 +102,7 @@ def _deletes(bench: Bench, copies: Copies) -> None:
     mode = "'format-version'='2', 'write.delete.mode'='merge-on-read'"
     name = bench.create("id bigint, s string", f"{mode}, 'write.delete.granularity'='partition'")
     full = bench.full(name)
-    bench.fill(name, 2, 10, "file * 10 + n, 'x'")
+    bench.write(name, 2, 10, "file * 10 + n, 'x'")
     for key in (4, 14):
         bench.sql(f"DELETE FROM {full} WHERE id = {key}")
     compacts = bench.request(name, CompactDeletes(inputs=delete_paths(bench, name)))
@@ -122,14 +121,14 @@ def _deletes(bench: Bench, copies: Copies) -> None:
 
 def _vectors(bench: Bench, copies: Copies) -> None:
     name = bench.create("id bigint", "'format-version'='3', 'write.delete.mode'='merge-on-read'")
-    bench.fill(name, 2, 10, "file * 10 + n")
+    bench.write(name, 2, 10, "file * 10 + n")
     path = add_equality_delete(bench, name, {"id": pa.array([5, 15], pa.int64())})
     copies.record(lambda: bench.run(bench.request(name, ConvertDeletes(inputs=(path,)))))
 
 
 def _packed(bench: Bench, copies: Copies) -> None:
     name = bench.create("id bigint", "'format-version'='1'")
-    bench.fill(name, 2, 10, "file * 10 + n")
+    bench.write(name, 2, 10, "file * 10 + n")
     request = bench.request(name, bench.action(name, BinPack, target_bytes=1 << 20))
     copies.record(lambda: bench.run(request))
 
@@ -137,7 +136,7 @@ def _packed(bench: Bench, copies: Copies) -> None:
 def _rolled_back(bench: Bench, copies: Copies) -> None:
     """What is rolled back stays in the metadata, and so do refs that others make on it."""
     name = bench.create("id bigint", "'format-version'='2'")
-    bench.fill(name, 2, 10, "file * 10 + n")
+    bench.write(name, 2, 10, "file * 10 + n")
     old, head = (
         tuple(data_files(bench, name)),
         int(bench.table(name).currentSnapshot().snapshotId()),

@@ -43,7 +43,7 @@ OURS = "layout.attempt-id"
 
 def _table(bench: Bench, properties: str = "") -> str:
     name = bench.create("id bigint, s string", properties)
-    bench.fill(name, 3, 40, "n * 3 + file, 'x'")
+    bench.write(name, 3, 40, "n * 3 + file, 'x'")
     return name
 
 

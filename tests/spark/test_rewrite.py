@@ -29,7 +29,7 @@ def test_cluster_sorts_files_apart(bench: Bench, parts: int, group_bytes: int) -
     name = bench.create("id bigint, s string, v bigint")
     _shuffled(bench, name)
     before = bench.rows(name)
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     action = bench.action(name, Cluster, "id", target_bytes=size // parts)
     result = bench.run(bench.request(name, action, group_bytes=group_bytes))
     assert bench.rows(name) == before
@@ -56,7 +56,7 @@ def test_an_odd_number_of_files_is_shared_by_two_tasks_in_whole_files(
     name = bench.create("id bigint, s string")
     bench.fill(name, 15, 5_000, "n * 15 + file, sha2(concat(n, '-', file), 256)")
     before = bench.rows(name)
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     kind, key = (Cluster, ("id",)) if keyed else (BinPack, ())
     target = size // 3 if keyed else size // 3 + 1
     action = bench.action(name, kind, *key, target_bytes=target)
@@ -75,7 +75,7 @@ def test_deleted_rows_do_not_count_for_the_number_of_files(bench: Bench) -> None
         " 'write.delete.granularity' = 'file'",
     )
     bench.fill(name, 8, 2_000, "n * 8 + file, sha2(concat(n, '-', file), 256)")
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 80 >= 8")
     before = bench.rows(name)
     action = bench.action(name, Cluster, "id", target_bytes=size // 8)
@@ -100,7 +100,7 @@ def test_hilbert_clusters_both_columns(bench: Bench) -> None:
     name = bench.create("id bigint, s string, v bigint")
     _shuffled(bench, name)
     before = bench.rows(name)
-    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    size = bench.size(name)
     action = bench.action(name, Cluster, "id", "v", curve=Hilbert, target_bytes=size // 8)
     bench.run(bench.request(name, action, group_bytes=1))
     assert bench.rows(name) == before

@@ -199,3 +199,25 @@ def test_calls_to_the_jvm_do_not_grow_with_the_files(bench: Bench, kind: type[Re
         assert [state.state for state in result.actions] == [Validity.DONE]
         calls.append(len(sent))
     assert calls[2] < calls[1] * 1.1
+
+
+def test_rows_by_duckdb_are_those_of_a_query(bench: Bench) -> None:
+    """What most tests of this folder compare rows by: `Bench.rows`."""
+    name = bench.create(
+        "b boolean, i int, id bigint, f float, d double, s string, day date, at timestamp_ntz, "
+        "price decimal(10,2)"
+    )
+    assert bench.rows(name) == bench.queried(name) == {}
+    bench.sql(
+        f"INSERT INTO {bench.full(name)} VALUES "
+        "(true, 1, 7, float(0.1), double('NaN'), 'it''s', date '1969-12-31', "
+        "timestamp_ntz '2026-01-02 03:04:05.000006', 1.50), "
+        "(false, -1, 8, float('-0.0'), 1e300, '', date '2026-01-02', "
+        "timestamp_ntz '1969-01-01 00:00:00', -0.01), "
+        "(NULL, NULL, 9, NULL, NULL, NULL, NULL, NULL, NULL)"
+    )
+    assert bench._decoded(name) is not None
+    assert bench.rows(name) == bench.queried(name) and bench.ids(name) == [7, 8, 9]
+    bench.sql(f"ALTER TABLE {bench.full(name)} ADD COLUMN later string")
+    assert bench._decoded(name) is None
+    assert bench.rows(name) == bench.queried(name) and bench.ids(name) == [7, 8, 9]

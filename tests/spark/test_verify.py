@@ -243,7 +243,7 @@ def overlapping(bench: Bench, request: pytest.FixtureRequest) -> tuple[str, Exec
     for part in (0, 1):
         rows = f"SELECT id * 2 + {part}, xxhash64(id) FROM range(0, 20000, 1, 1)"
         bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
-    size = sum(int(file.file_size_in_bytes) for file in bench.files(name))
+    size = bench.size(name)
     action = bench.action(name, Cluster, "id", target_bytes=size // 2)
     return name, bench.request(name, action, verify=request.param)
 
