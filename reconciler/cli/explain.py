@@ -89,6 +89,7 @@ def explain(
         body["shapes"] = recorded_shapes(proposal, query, show_literals=show_literals)
     if tree:
         body["trees"] = trees_document(proposal, show_literals=show_literals)
+        body["notCut"] = not_cut(proposal)
     _print(body, output, show_literals=show_literals, verbose=verbose)
 
 
@@ -166,6 +167,13 @@ def table_document(proposal: Proposal) -> dict[str, Any]:
         **candidates(seen.files, proposal.advice),
         **money_of(proposal),
     }
+
+
+def not_cut(proposal: Proposal) -> list[str]:
+    """Return which conditions of the queries no cut of the planned trees serves."""
+    from reconciler.plan.reasons import NOT_CUT
+
+    return [str(one.why) for one in proposal.advice.rejected if one.reason == NOT_CUT]
 
 
 def trees_document(proposal: Proposal, *, show_literals: bool) -> list[dict[str, Any]]:

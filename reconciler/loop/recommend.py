@@ -19,6 +19,7 @@ from reconciler.advisor.pto.objective import PRESETS, Costs, costs_of_plans
 from reconciler.advisor.pto.partitionings import Ingest
 from reconciler.advisor.pto.recommend import MOST_ROWS, RecommendInput, recommend
 from reconciler.advisor.pto.recommendation import Recommendation
+from reconciler.advisor.qdtree.uncut import uncut
 from reconciler.errors import UserError
 from reconciler.format import plural
 from reconciler.loop.advised import filtered_columns, on_live_files, with_footer
@@ -107,6 +108,15 @@ class Recommended(Gathered):
     """The chosen layout and the others, with their costs."""
     made: dt.datetime
     """When it was made."""
+
+
+def not_cut(made: Recommended) -> list[str]:
+    """Return which conditions of the queries the recommended tree of cuts does not serve."""
+    answer = made.recommendation
+    if answer.chosen is None or answer.chosen.ordering.tree is None:
+        return []
+    reads = answer.today.by_demand.tolist()
+    return list(filter(None, [uncut(made.given.demands, reads, made.observation.schema)]))
 
 
 def recommended(target: Target, reader: Reader, options: Options, now: dt.datetime) -> Recommended:

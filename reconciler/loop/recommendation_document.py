@@ -20,7 +20,7 @@ from reconciler.api.version import API_VERSION
 from reconciler.errors import InternalError
 from reconciler.format import plural, utc
 from reconciler.loop.migration import migration_to
-from reconciler.loop.recommend import Recommended
+from reconciler.loop.recommend import Recommended, not_cut
 from reconciler.plan.money import Usage, cost_of, reading
 from reconciler.queries.shape_text import marked_text
 from reconciler.table.damage import damage_of
@@ -66,7 +66,7 @@ def recommendation_document(made: Recommended) -> dict[str, Any]:
         "objective": _objective(made),
         "layouts": [_layout(layout, made) for layout in layouts],
         "policy": policy_of(chosen, made) if chosen else None,
-        "warnings": warnings(chosen, made) if chosen else [],
+        "warnings": [*warnings(chosen, made), *not_cut(made)] if chosen else [],
         "columns": _columns(made),
         "refused": [{"what": item.what, "why": item.why} for item in answer.refused],
         "front": [_front(point) for point in answer.front],

@@ -18,6 +18,7 @@ NO_SAMPLE = "NoSample"
 NO_TREE = "NoTree"
 NOT_INSTALLED = "PackageNotInstalled"
 NO_BLOCK_IDS = "NoBlockIds"
+NOT_CUT = "NotCut"
 NO_REPLICA = "NoReplica"
 REPLICA_WAITS = "ReplicaWaits"
 NOT_PRUNABLE = "NotPrunable"
@@ -88,6 +89,7 @@ SENTENCES = {
     "sides, or Spark has to write the table",
     NOT_INSTALLED: "a package is not installed",
     NO_BLOCK_IDS: "rows of the trees get no block ids",
+    NOT_CUT: "bounds of files say nothing of these conditions",
     NO_REPLICA: "the table cannot have a replica, or none helps",
     REPLICA_WAITS: "files of the table are rewritten first; a later plan sees what they leave",
     NO_SAMPLE: "column bounds do not show a saving; a sample of its files might",

@@ -23,7 +23,8 @@ Literal = Scalar | tuple[Scalar, ...]
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A column, an Iceberg partition transform of one ("month", "bucket[16]", ...), or the truth of
-    a condition between it and another column ("less[7]": less than column 7; `table.pairs`)."""
+    a condition that no bound says anything of: between it and another column ("less[7]": less than
+    column 7; `table.pairs`), or LIKE a pattern beyond a prefix ("like")."""
 
     field_id: int
     """Field id of the column."""
@@ -66,6 +67,10 @@ class StartsWith:
     """The column."""
     slot: int
     """Slot of the prefix, in bytes."""
+
+
+LIKE = "like"
+"""The transform of a text that is compared with a pattern beyond a prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +144,33 @@ def slots_of(predicate: Predicate) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def fields_of(predicate: Predicate) -> tuple[int, ...]:
-    """Return the distinct field ids that the predicate reads, ascending."""
+def fields_of(predicate: Predicate, *, but: str = "") -> tuple[int, ...]:
+    """Return the distinct field ids that the predicate reads, ascending. but: a transform whose
+    conditions do not count."""
     leaves = (Comparison, In, StartsWith, IsNull, IsNaN, First)
     refs = {node.ref for node in walk(predicate) if isinstance(node, leaves)}
+    refs = {ref for ref in refs if ref.transform != but}
     pairs = (ref.pair for ref in refs if ref.transform != "identity")
     other = {pair.right for pair in pairs if pair is not None}
     return tuple(sorted({ref.field_id for ref in refs} | other))
+
+
+def serves(predicate: Predicate) -> bool:
+    """Whether a predicate says anything beyond LIKE a pattern, so that it could skip rows."""
+    if isinstance(predicate, And):
+        return any(serves(child) for child in predicate.children)
+    if isinstance(predicate, Or):
+        return all(serves(child) for child in predicate.children)
+    if isinstance(predicate, Comparison):
+        return predicate.ref.transform != LIKE
+    return predicate != TRUE
+
+
+def uncut_of(predicate: Predicate) -> frozenset[Ref]:
+    """Return the conditions of a predicate that no bound says anything of: LIKE a pattern beyond a
+    prefix, and those between two columns."""
+    refs = (node.ref for node in walk(predicate) if isinstance(node, Comparison))
+    return frozenset(ref for ref in refs if ref.transform == LIKE or ref.pair is not None)
 
 
 def pairs_of(predicate: Predicate) -> frozenset[Pair]:
@@ -235,6 +260,8 @@ def _render_leaf(
     if pair is not None and isinstance(node, Comparison):
         sign = pair.sign if node.op == ">=" else pair.opposite
         return f"{name} {sign} {schema.name_of(pair.right)}"
+    if node.ref.transform == LIKE and isinstance(node, Comparison):
+        return f"{name} {'' if node.op == '>=' else 'NOT '}LIKE ?"
     value = _slot_text(node, schema, literals)
     if isinstance(node, In):
         return f"{name} {negation}IN ({value})"
@@ -270,7 +297,7 @@ def _render_children(
 
 def _ref_name(ref: Ref, schema: Schema) -> str:
     name = schema.name_of(ref.field_id)
-    if ref.transform == "identity" or ref.pair is not None:
+    if ref.transform in ("identity", LIKE) or ref.pair is not None:
         return name
     function, _, argument = ref.transform.partition("[")
     return f"{function}({argument.rstrip(']')}, {name})" if argument else f"{function}({name})"

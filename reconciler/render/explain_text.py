@@ -42,6 +42,7 @@ def render(
             ]
     elif "trees" in body:
         parts += [render_tree(tree, width) for tree in body["trees"]] or ["No tree is planned."]
+        parts += [f"{why}." for why in body["notCut"]]
     elif "shapes" in body:
         parts.append(render_shapes(body["shapes"], files, width))
     return "\n".join(parts or [render_table(body, width)])

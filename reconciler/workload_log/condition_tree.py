@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.queries.predicate import (
+    LIKE,
     TRUE,
     Always,
     And,
@@ -119,7 +120,8 @@ def _without_implied(conjuncts: list[Tree]) -> list[Tree]:
         if isinstance(leaf, Condition)
         and leaf.test not in ("null", "nan")
         and leaf.literal is not UNBOUND
-        and pair_of(leaf.field_id, leaf.transform) is None  # bounds know nothing of it
+        and leaf.transform != LIKE  # bounds know nothing of it, nor of a pair
+        and pair_of(leaf.field_id, leaf.transform) is None
     }
     return [
         c

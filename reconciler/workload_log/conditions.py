@@ -17,10 +17,11 @@ from sqlglot import exp
 
 from reconciler.queries.predicate import (
     FALSE,
+    LIKE,
     TRUE,
     Always,
 )
-from reconciler.table.pairs import EQUALS, LESS, TYPES, Pair
+from reconciler.table.pairs import EQUALS, LESS, Pair
 from reconciler.table.schema import Field, Schema
 from reconciler.table.values import Kind
 from reconciler.workload_log.comparisons import Operand, compare, in_truncated, membership, utf8
@@ -251,10 +252,10 @@ def _comparison(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
 
 
 def _between_columns(left: exp.Expr, op: str, right: exp.Expr, schema: Schema) -> Tree | None:
-    """Return a condition between two columns of one type, None for any other comparison.
+    """Return a condition between two columns, None for any other comparison.
 
     It is written as a truth value: `a < b` as less >= 1, `a >= b` as less < 1. Neither is met where
-    a column is NULL.
+    a column is NULL. Which types are cut by such a condition, `qdtree.pairs` says.
     """
     columns = (exp.Column, exp.Dot)
     left, right = left.unnest(), right.unnest()
@@ -263,8 +264,8 @@ def _between_columns(left: exp.Expr, op: str, right: exp.Expr, schema: Schema) -
     first, second = _field(left, schema), _field(right, schema)
     if first is None or second is None:
         return None
-    if first.type != second.type or first.type not in TYPES or first == second:
-        raise NotPushed("columns of other types")
+    if first == second:
+        raise NotPushed("one column")
     if op in (">", "<="):  # a > b is b < a, and a <= b is that this is false
         first, second = second, first
     if op in ("=", "!=") and first.field_id > second.field_id:
@@ -348,7 +349,8 @@ def _escaped_like(node: exp.Expr, schema: Schema, binding: Binding, negated: boo
 def _pattern(node: exp.Expr, escape: str, schema: Schema, binding: Binding, negated: bool) -> Tree:
     """Return the prefix condition of a pattern: exact for `x%` and for text without wildcards.
 
-    It is the literal text before the first wildcard or escape.
+    It is the literal text before the first wildcard or escape. Any other pattern is recorded by its
+    column alone, as a truth value that no bound says anything of.
     """
     field = _field(node.this, schema)
     text = fold(node.expression, binding).value
@@ -366,10 +368,9 @@ def _pattern(node: exp.Expr, escape: str, schema: Schema, binding: Binding, nega
     rest = text[len(prefix) :]
     if rest == "":
         return Condition(field.field_id, "!=" if negated else "=", utf8(prefix))
-    if not prefix or (negated and rest != "%"):
-        raise NotPushed("pattern")
-    if "_" in rest and binding.dialect in ("spark", "spark2", "databricks"):
-        raise NotPushed("pattern")
+    refused = "_" in rest and binding.dialect in ("spark", "spark2", "databricks")
+    if not prefix or (negated and rest != "%") or refused:
+        return Condition(field.field_id, "<" if negated else ">=", 1, transform=LIKE)
     leaf = Condition(field.field_id, "starts", utf8(prefix))
     return Negated(leaf) if negated else leaf
 

@@ -39,7 +39,7 @@ def condition(where: str, dialect: str = "trino") -> str:
 
 
 CONDITIONS = [
-    ("d < i", "TRUE"), ("i < i", "TRUE"), ("f < g", "TRUE"), ("i < l", "TRUE"), ("s < u", "TRUE"),
+    ("d < i", "d < i"), ("i < i", "TRUE"), ("f < g", "f < g"), ("l > i", "i < l"),
     ('i < "Mixed"', "i < Mixed"), ('"Mixed" < i', "Mixed < i"), ('i > "Mixed"', "Mixed < i"),
     ('i <= "Mixed"', "Mixed >= i"), ('NOT (i < "Mixed")', "i >= Mixed"),
     ('"Mixed" = i', "i = Mixed"), ('"Mixed" <> i', "i <> Mixed"), ("NOT (i = st.x)", "i <> st.x"),
@@ -86,7 +86,7 @@ CONDITIONS = [
     ("date_trunc('month', d) = DATE '2024-01-15'", "FALSE"),
     ("CAST(l AS INT) = 5", "TRUE"), ("CAST(i AS BIGINT) = 5", "i = 5"), ("i + 1 = 5", "TRUE"),
     ("lower(s) = 'a'", "TRUE"), ("s LIKE 'ab%'", "s LIKE ab%"), ("s LIKE 'a_b%'", "s LIKE a%"),
-    ("s NOT LIKE 'a_b%'", "TRUE"), ("s LIKE 'ab'", "s = ab"), ("s LIKE '%b'", "TRUE"),
+    ("s NOT LIKE 'a_b%'", "s NOT LIKE ?"), ("s LIKE 'ab'", "s = ab"), ("s LIKE '%b'", "s LIKE ?"),
     ("s LIKE 'a!%b%' ESCAPE '!'", "s LIKE a%"), ("b", "b = true"), ("NOT b", "b = false"),
     ("s = 'it''s'", "s = it's"), ("Mixed = 1 AND MIXED < 4", "Mixed = 1 AND Mixed < 4"),
     ("st.x > 3", "st.x > 3"), ("i = 1 OR s = upper('x')", "TRUE"), ("i BETWEEN 5 AND 1",
@@ -142,7 +142,7 @@ def test_queries_that_differ_in_bytes_share_a_template() -> None:
 
 def test_only_what_the_engine_pushes_down_is_kept() -> None:
     assert condition("year(d) = 2024", "spark") == "TRUE"
-    assert condition("s LIKE 'a_b%'", "spark") == "TRUE"
+    assert condition("s LIKE 'a_b%'", "spark") == "s LIKE ?"
     assert condition("CAST(ts AS DATE) = DATE '2024-01-01'", "duckdb") == "TRUE"
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge.candidate import rejected
-from reconciler.advisor.qdtree.pairs import pairs_asked
+from reconciler.advisor.qdtree.pairs import of_one_type, pairs_asked
+from reconciler.advisor.qdtree.uncut import uncut
 from reconciler.advisor.situation import Situation
-from reconciler.format import iec, plural
+from reconciler.format import iec
 from reconciler.plan import reasons
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.set_block_column import SetBlockColumn
@@ -48,31 +49,33 @@ def block_column_of(situation: Situation, ordering: Ordering) -> str:
 
 
 def refused_blocks(situation: Situation, orderings: Iterable[Ordering]) -> tuple[Rejected, ...]:
-    """Return why trees get no ids although the policy names a column, or why they are not cut by
-    conditions between columns where it names none."""
+    """Return why trees get no ids although the policy names a column, and which conditions of the
+    queries no cut of trees serves."""
     wanted = situation.settings.trees.block_column
     trees = [one.tree for one in orderings if one.tree is not None]
     if situation.facts.refused or not (wanted or trees):
         return ()
-    if wanted:
+    large = next((why for tree in trees if (why := too_large(tree))), "")
+    no_ids = (_why_not(situation) or large) if wanted else ""
+    nothing, found = np.zeros(0, dtype=np.int64), list[Rejected]()
+    if no_ids:
         title = f"block ids in column {wanted}"
-        large = next((why for tree in trees if (why := too_large(tree))), "")
-        why = _why_not(situation) or large
-    else:
-        title, why = "cuts by conditions between columns", _unused_pairs(situation)
-    nothing = np.zeros(0, dtype=np.int64)
-    return (rejected(situation, title, reasons.NO_BLOCK_IDS, why, nothing),) if why else ()
+        found.append(rejected(situation, title, reasons.NO_BLOCK_IDS, no_ids, nothing))
+    if trees and (why := _uncut(situation, ids=bool(wanted) and not no_ids)):
+        title = "cuts by LIKE and by conditions between columns"
+        found.append(rejected(situation, title, reasons.NOT_CUT, why, nothing))
+    return tuple(found)
 
 
-def _unused_pairs(situation: Situation) -> str:
-    schema, pairs = situation.table.schema, pairs_asked(situation.expected.demands)
-    if not pairs:
-        return ""
-    left, right = (schema.name_of(one) for one in pairs[0].fields)
-    return (
-        f"queries have {plural(len(pairs), 'such condition')}, most often {left} {pairs[0].sign} "
-        f"{right}; bounds of files say nothing of it, and the policy names no blockColumn"
-    )
+def _uncut(situation: Situation, *, ids: bool) -> str:
+    """Return the conditions that no cut serves. ids: whether rows get block ids."""
+    schema, demands = situation.table.schema, situation.expected.demands
+    reads = [
+        float(demand.executions @ reading.bytes) for demand, reading in situation.expected.readings
+    ]
+    able = {pair for pair in pairs_asked(demands) if of_one_type(pair, schema)}
+    why = uncut(demands, reads, schema, able if ids else ())
+    return f"{why}; with a blockColumn, trees could be cut by some" if able and not ids else why
 
 
 def set_block_column(situation: Situation, orderings: Iterable[Ordering]) -> tuple[Action, ...]:

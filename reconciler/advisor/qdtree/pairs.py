@@ -41,13 +41,19 @@ def cuttable_pairs(
 ) -> tuple[Pair, ...]:
     """Return the conditions that trees can be cut by: of sampled columns that still have one
     type."""
-    found = []
-    for pair in pairs_asked(demands):
-        sides = [schema.by_id.get(one) for one in pair.fields]
-        types = {"" if side is None else side.type for side in sides}
-        if all(one in columns for one in pair.fields) and len(types) == 1 and types <= set(TYPES):
-            found.append(pair)
+    found = [
+        pair
+        for pair in pairs_asked(demands)
+        if all(one in columns for one in pair.fields) and of_one_type(pair, schema)
+    ]
     return tuple(found[:MOST_PAIRS])
+
+
+def of_one_type(pair: Pair, schema: Schema) -> bool:
+    """Whether both columns have one type, of those that trees are cut by."""
+    sides = [schema.by_id.get(one) for one in pair.fields]
+    types = {"" if side is None else side.type for side in sides}
+    return len(types) == 1 and types <= set(TYPES)
 
 
 def column_of(pair: Pair, columns: Mapping[int, PoolColumn]) -> PoolColumn:
