@@ -12,6 +12,9 @@ from typing import Any
 from pyiceberg.table import Transaction
 from pyiceberg.table.update import update_table_metadata
 
+OF_PYICEBERG = Transaction.table_metadata
+"""The property as pyiceberg has it, for tests that count what our own code makes of it."""
+
 
 def compute_metadata_once() -> None:
     Transaction.table_metadata = property(_known)  # type: ignore[assignment, method-assign]

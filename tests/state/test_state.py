@@ -32,6 +32,7 @@ from reconciler.state.store import RETENTION_SECONDS
 from reconciler.table.refusals import DAMAGED, FAILED, PHYSICAL_SCHEMA, Refusal, circumstances
 from reconciler.table.schema import Field
 from reconciler.workload_log.skip_reasons import OWN_JOB
+from tests.known_metadata import OF_PYICEBERG
 from tests.queries.single import of_fragments, recorded
 from tests.said import Said
 
@@ -482,6 +483,7 @@ def test_an_append_copies_the_metadata_a_few_times(
     from pyiceberg import table
 
     store.record_predictions("p-1", {"a01": Prediction()})
+    monkeypatch.setattr(table.Transaction, "table_metadata", OF_PYICEBERG)
     copies, update = list[object](), table.update_table_metadata
     monkeypatch.setattr(
         table, "update_table_metadata", lambda *given: copies.append(given) or update(*given)
