@@ -5,6 +5,7 @@ Only reads. The token is sent to the given server alone: a redirection to anothe
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import urllib.error
@@ -12,6 +13,7 @@ import urllib.parse
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
@@ -32,6 +34,21 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a server answers."""
+
+    content: Any
+    """The body, from JSON; None if there is nothing at the path."""
+    more: bool
+    """Whether the server says that another page follows."""
+
+
+def _slow(error: urllib.error.HTTPError) -> bool:
+    """Return whether a refusal means too many requests: GitHub says that by 403, too."""
+    return "Retry-After" in error.headers or error.headers.get("X-RateLimit-Remaining") == "0"
+
+
 @dataclass(frozen=True)
 class Forge(ABC):
     """A server with pull requests."""
@@ -45,45 +62,70 @@ class Forge(ABC):
     timeout: float = 30.0
     """Seconds that an answer may take."""
 
-    @abstractmethod
     def discussion(self, number: int) -> Discussion:
         """Return a pull request. Raises UserError if it does not exist, and UnavailableError."""
+        with self._understood():
+            return self._discussion(number)
 
-    @abstractmethod
     def may_write(self, user: str) -> bool:
         """Return whether a user may write to the repository, by what the server says now."""
+        with self._understood():
+            return self._may_write(user)
+
+    @abstractmethod
+    def _discussion(self, number: int) -> Discussion: ...
+
+    @abstractmethod
+    def _may_write(self, user: str) -> bool: ...
 
     @abstractmethod
     def headers(self) -> Mapping[str, str]:
         """Return the headers that carry the token."""
 
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Translate what happens where an answer is not of the form that the API has."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            said = f"{type(error).__name__} {error}"
+            raise self._failed(f"its answer has another form: {said}") from error
+
     def _get(self, path: str) -> Any:
         """Return an answer; None if there is nothing at this path."""
+        return self._answer(path).content
+
+    def _answer(self, path: str) -> _Answer:
         request = urllib.request.Request(f"{self.api}{path}", headers=dict(self.headers()))
         try:
             opener = urllib.request.build_opener(_NoRedirect)
             with opener.open(request, timeout=self.timeout) as answer:
-                return json.loads(answer.read())
+                links = answer.headers.get("Link", "")
+                return _Answer(json.loads(answer.read()), 'rel="next"' in links)
         except urllib.error.HTTPError as error:
             if error.code == HTTPStatus.NOT_FOUND:
-                return None
-            if error.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+                return _Answer(None, False)
+            if error.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) and not _slow(error):
                 raise UserError(
                     f"{self.api} refuses the token ({error.code})",
                     do="give a token that may read pull requests and members of the repository",
                 ) from error
             raise self._failed(f"{error.code} {error.reason}") from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             raise self._failed(str(error)) from error
 
     def _failed(self, why: str) -> UnavailableError:
         return UnavailableError(f"{self.api} does not answer as it should", said=(why,))
 
-    def _pages(self, path: str) -> Iterator[Any]:
+    def _pages(self, path: str, query: str = "") -> Iterator[Any]:
+        """Yield the items of all pages. A page may have fewer than were asked for and not be the
+        last one: GitLab leaves out of it what the caller may not see."""
         for page in range(1, MOST_PAGES + 1):
-            found = self._get(f"{path}?per_page={PAGE}&page={page}") or []
-            yield from found
-            if len(found) < PAGE:
+            found = self._answer(f"{path}?{query}per_page={PAGE}&page={page}")
+            if not isinstance(found.content, list):
+                raise self._failed(f"no list at {path}")
+            yield from found.content
+            if len(found.content) < PAGE and not found.more:
                 return
         raise self._failed(f"more than {MOST_PAGES} pages at {path}")
 
@@ -102,7 +144,7 @@ class GitHub(Forge):
             "X-GitHub-Api-Version": "2022-11-28",
         }
 
-    def discussion(self, number: int) -> Discussion:
+    def _discussion(self, number: int) -> Discussion:
         root = f"/repos/{self.repository}"
         pull = self._get(f"{root}/pulls/{number}")
         if pull is None:
@@ -114,7 +156,7 @@ class GitHub(Forge):
             _last_reviews(self._pages(f"{root}/pulls/{number}/reviews")),
         )
 
-    def may_write(self, user: str) -> bool:
+    def _may_write(self, user: str) -> bool:
         name = urllib.parse.quote(user, safe="")
         found = self._get(f"/repos/{self.repository}/collaborators/{name}/permission")
         return found is not None and found["permission"] in ("admin", "write")
@@ -152,7 +194,7 @@ class GitLab(Forge):
     def _root(self) -> str:
         return f"/projects/{urllib.parse.quote(self.repository, safe='')}"
 
-    def discussion(self, number: int) -> Discussion:
+    def _discussion(self, number: int) -> Discussion:
         root = f"{self._root}/merge_requests/{number}"
         merge = self._get(root)
         if merge is None:
@@ -173,13 +215,13 @@ class GitLab(Forge):
             ),
         )  # fmt: skip
 
-    def may_write(self, user: str) -> bool:
+    def _may_write(self, user: str) -> bool:
         name = urllib.parse.quote(user, safe="")
-        members = self._get(f"{self._root}/members/all?query={name}&per_page={PAGE}") or []
         return any(
             one["username"] == user and one.get("state") == "active"
+            and one.get("membership_state", "active") == "active"
             and int(one["access_level"]) >= DEVELOPER
-            for one in members
+            for one in self._pages(f"{self._root}/members/all", f"query={name}&")
         )  # fmt: skip
 
 

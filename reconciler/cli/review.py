@@ -20,7 +20,7 @@ from reconciler.cli.options import Files, Timeout
 if TYPE_CHECKING:
     from reconciler.cli.forges import Forge
     from reconciler.plan.plan import Plan
-    from reconciler.plan.review import Approved
+    from reconciler.plan.review import Approved, Refused
 
 
 class Server(StrEnum):
@@ -123,5 +123,17 @@ def _say(plans: Sequence[Plan], given: Approved) -> None:
         state = f"approved by {who}" if who else "not approved"
         typer.echo(f"{one.id}  {'.'.join(one.table)}  {state}")
     for refused in given.refused:
-        what = refused.plan or "a review"
-        typer.echo(f"{what} by {refused.user} does not count: {refused.why}", err=True)
+        typer.echo(f"{_what(refused)} by {refused.user} does not count: {refused.why}", err=True)
+
+
+def _what(refused: Refused) -> str:
+    """Return what was said, in words that begin with ours: anybody may comment, and the log of a
+    CI system carries out lines that begin with `::`."""
+    from reconciler.cli.approve import PLAN_ID
+    from reconciler.plan.review import NO_IDS
+
+    if PLAN_ID.fullmatch(refused.plan):
+        return refused.plan
+    if refused.plan or refused.why == NO_IDS:
+        return f"a command with {refused.plan[:40]!a}"
+    return "a review"

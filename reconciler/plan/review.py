@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-COMMAND = re.compile(r"^/layoutctl\s+approve\s+(\S+)\s*$", re.MULTILINE)
-"""A line of a comment that approves a plan."""
+COMMAND = re.compile(r"^/layoutctl[ \t]+approve(?!\S)(.*)$", re.MULTILINE)
+"""A line of a comment that approves the plans that it names."""
+_ASIDE = re.compile(
+    r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n.*?(?:^[ \t]*\1[`~]*[ \t\r]*$|\Z)|<!--.*?(?:-->|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+"""What Markdown shows as code, or does not show: a command in it is an example."""
 MARKER = "<!-- layoutctl:plan"
 """Beginning of the comment that shows the plans."""
 
@@ -72,7 +77,7 @@ class Refused:
     user: str
     """Who wrote them."""
     plan: str
-    """Id of the plan that they name, "" for a review."""
+    """What they name in the place of a plan's id, which may be any text; "" for a review."""
     why: str
     """Why they do not count."""
 
@@ -80,6 +85,8 @@ class Refused:
 EDITED = "the comment was edited"
 TOO_EARLY = "it is older than the comment that shows the plans"
 NOT_SHOWN = "no comment of the user who shows plans has all plans of the head"
+NO_IDS = "a command has the ids of plans after it, and nothing else"
+ASIDE = "it stands in a code block or in an HTML comment"
 OTHER_PLAN = "this is no plan of the pull request's head"
 OTHER_COMMIT = "another commit was reviewed"
 NO_PERSON = "it is not from a person"
@@ -136,10 +143,9 @@ def _words(found: Discussion, shown: datetime | None) -> list[tuple[str, str, st
     """Return (user, named plan, why it does not count) of each approval in words, oldest first: ""
     for a review, which names no plan, and for what may count."""
     words = [
-        (one.created, one.user, plan, _wrong_remark(one, shown))
+        (one.created, one.user, plan, wrong or _wrong_remark(one, shown))
         for one in found.remarks
-        for plan in COMMAND.findall(one.text)
-        if not one.text.startswith(MARKER)
+        for plan, wrong in _named(one.text)
     ]
     words += [
         (one.at, one.user, "", _wrong_review(one, found.head, shown))
@@ -147,6 +153,21 @@ def _words(found: Discussion, shown: datetime | None) -> list[tuple[str, str, st
         if one.approves
     ]
     return [word[1:] for word in sorted(words)]
+
+
+def _named(text: str) -> Iterator[tuple[str, str]]:
+    """Yield what the commands of a comment name, with what is wrong with the command, "" if
+    nothing is."""
+    if text.startswith(MARKER):
+        return
+    for line in COMMAND.findall(_ASIDE.sub("", text)):
+        names = line.split()
+        if names and all(name.startswith("p-") for name in names):
+            yield from ((name, "") for name in names)
+        else:
+            yield line.strip(), NO_IDS
+    for aside in _ASIDE.finditer(text):
+        yield from ((line.strip(), ASIDE) for line in COMMAND.findall(aside[0]))
 
 
 def _wrong_remark(one: Remark, shown: datetime | None) -> str:

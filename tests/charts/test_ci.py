@@ -31,6 +31,9 @@ needs_tools = pytest.mark.skipif(
 )
 
 
+HIDDEN = "text of a comment that the caller may not see"
+
+
 class GitHub:
     """Comments of one pull request, over HTTP, 100 a page; `failing`: answers 500 to writes. place,
     one: paths of all comments, and of one."""
@@ -55,12 +58,15 @@ class GitHub:
         return {
             "GITHUB_API_URL": self.url,
             "GITHUB_TOKEN": TOKEN,
+            "COMMENT_USER": "ci",
             "GITHUB_REPOSITORY": "data/layouts",
             "PULL_REQUEST": "7",
         }
 
-    def say(self, body: str) -> None:
-        self.comments.append({"id": 1000 + len(self.comments), "body": body})
+    def say(self, body: str, user: str = "ci") -> None:
+        number = 1000 + len(self.comments)
+        names = {"user": {"login": user}, "author": {"username": user}}
+        self.comments.append({"id": number, "body": body, **names})
 
     def stop(self) -> None:
         self._server.shutdown()
@@ -76,6 +82,7 @@ class GitLab(GitHub):
         return {
             "CI_API_V4_URL": self.url,
             "GITLAB_TOKEN": TOKEN,
+            "COMMENT_USER": "ci",
             "CI_PROJECT_ID": "5",
             "CI_MERGE_REQUEST_IID": "7",
         }
@@ -87,7 +94,8 @@ def _handler(github: GitHub) -> type[BaseHTTPRequestHandler]:
             parts = urlsplit(self.path)
             page = int(parse_qs(parts.query)["page"][0])
             assert parts.path == github.place
-            self.answer(200, github.comments[(page - 1) * 100 : page * 100])
+            found = github.comments[(page - 1) * 100 : page * 100]
+            self.answer(200, [one for one in found if one["body"] != HIDDEN])
 
         def do_POST(self) -> None:
             self._write(self._body(), None)
@@ -154,13 +162,15 @@ def test_later_runs_replace_it_however_much_was_reported_before(
 ) -> None:
     for number in range(others):
         github.say(f"remark {number}: see {MARKER} above" if number % 2 else "")
+    github.say(HIDDEN)
+    github.say(f"{MARKER} p-0 -->\nforged", "mallory")
     github.say(f"{MARKER} p-0 -->\nolder")
     github.say("thanks")
     assert comment(github, plan).returncode == 0
     assert comment(github, plan).returncode == 0
-    ours = [c["body"] for c in github.comments if c["body"].startswith(MARKER)]
-    assert ours == [plan.read_text()]
-    assert len(github.comments) == others + 2
+    marked = [c["body"] for c in github.comments if c["body"].startswith(MARKER)]
+    assert marked == [f"{MARKER} p-0 -->\nforged", plan.read_text()]
+    assert len(github.comments) == others + 4
 
 
 @needs_tools

@@ -26,11 +26,14 @@ SHOWN_BY = "layouts-bot"
 
 
 class Forge:
-    """answers: by path, the whole list or object. asked: paths, in order."""
+    """answers: by path, the whole list or object. asked: paths, in order. raw: (status, headers,
+    body) by path, instead of an answer. hidden: ids of items that the caller may not see."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.asked: list[str] = []
+        self.raw: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        self.hidden: set[int] = set()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -43,15 +46,20 @@ def _handler(forge: Forge) -> type[BaseHTTPRequestHandler]:
             forge.asked.append(parts.path)
             mine = self.headers.get("Authorization") == f"Bearer {TOKEN}"
             mine = mine or self.headers.get("PRIVATE-TOKEN") == TOKEN
-            found = forge.answers.get(parts.path)
+            found, headers = forge.answers.get(parts.path), {}
             if isinstance(found, list):
                 query = parse_qs(parts.query)
                 size, page = int(query["per_page"][0]), int(query.get("page", ["1"])[0])
+                if page * size < len(found):
+                    headers = {"Link": f'<{forge.url}{parts.path}?page={page + 1}>; rel="next"'}
                 found = found[(page - 1) * size : page * size]
+                found = [one for one in found if one.get("id") not in forge.hidden]
             status = 401 if not mine else 404 if found is None else 200
             raw = json.dumps(found if status == 200 else {"message": "no"}).encode()
+            status, headers, raw = forge.raw.get(parts.path, (status, headers, raw))
             self.send_response(status)
-            self.send_header("Content-Length", str(len(raw)))
+            for name, value in {"Content-Length": str(len(raw)), **headers}.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(raw)
 
@@ -195,3 +203,57 @@ def test_a_server_that_does_not_answer_approves_nothing(
     for name in ("GITHUB_API_URL", "CI_API_V4_URL"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert scene.review(server)[0] == 5
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_page_from_which_the_server_hides_something_is_not_the_last_one(
+    scene: Scene, forge: Forge, catalog_config: Any, server: str
+) -> None:
+    SERVERS[server](forge, scene.shown, f"/layoutctl approve {scene.id}", "write")
+    notes = next(one for path, one in forge.answers.items() if path.endswith(("notes", "comments")))
+    notes[:0] = [{**notes[0], "id": 1000 + n} for n in range(200)]
+    forge.hidden = {1007, 1108}
+    assert scene.review(server)[0] == 0
+    assert scene.approved(catalog_config)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        (500, {}, b"<html>"),
+        (429, {"Retry-After": "60"}, b"{}"),
+        (403, {"X-RateLimit-Remaining": "0"}, b"{}"),
+        (404, {}, b"{}"),
+        (200, {}, b"<html>down</html>"),
+        (200, {}, b"[" * 100_000),
+        (200, {}, b'{"message": "try later"}'),
+        (200, {}, b"[null]"),
+        (200, {}, b'[{"body": "x", "created_at": "yesterday", "state": "APPROVED"}]'),
+        (200, {"Content-Length": "9000"}, b"[]"),
+    ],
+)
+@pytest.mark.parametrize("path", ["issues/7/comments", "pulls/7/reviews"])
+def test_an_answer_that_cannot_be_understood_is_no_approval_and_no_crash(
+    scene: Scene, forge: Forge, path: str, status: int, headers: dict[str, str], body: bytes
+) -> None:
+    on_github(forge, scene.shown, f"/layoutctl approve {scene.id}", "write")
+    forge.raw[f"/repos/data/layouts/{path}"] = (status, headers, body)
+    assert scene.review("github")[0] == 5
+
+
+def test_a_comment_cannot_speak_to_the_log_of_a_ci_system(scene: Scene, forge: Forge) -> None:
+    on_github(forge, scene.shown, "/layoutctl approve ::error::\x1b[2Jgone", "read")
+    code, out, err = scene.review("github")
+    assert code == 3 and "\x1b" not in out + err
+    assert not any(line.startswith("::") for line in (out + err).splitlines())
+
+
+def test_a_member_of_gitlab_whose_membership_waits_has_no_right(scene: Scene, forge: Forge) -> None:
+    on_gitlab(forge, scene.shown, f"/layoutctl approve {scene.id}", "write")
+    members = "/projects/data%2Flayouts/members/all"
+    (ada,) = forge.answers[members]
+    others = [{"username": f"ada{n}", "state": "active", "access_level": 40} for n in range(120)]
+    forge.answers[members] = [*others, {**ada, "membership_state": "awaiting"}]
+    assert scene.review("gitlab")[0] == 3
+    forge.answers[members] = [*others, {**ada, "membership_state": "active"}]
+    assert scene.review("gitlab")[0] == 0

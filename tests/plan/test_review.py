@@ -38,6 +38,8 @@ def test_a_command_approves_the_plan_that_it_names_and_a_review_all() -> None:
     assert judged(SHOWN, said(f"/layoutctl approve {ONE}\n/layoutctl approve {TWO}", 11)).by == {
         ONE: "ada", TWO: "ada",
     }  # fmt: skip
+    after_code = f"```x``` and\n```\nx\n````\n/layoutctl approve {TWO} {ONE}\r\n"
+    assert judged(SHOWN, said(after_code, 11)) == review.Approved({TWO: "ada", ONE: "ada"}, ())
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,12 @@ def test_a_command_approves_the_plan_that_it_names_and_a_review_all() -> None:
         (replace(GOOD, person=False), review.NO_PERSON),
         (replace(GOOD, user="guest"), review.NO_RIGHT),
         (said(f"/layoutctl approve {OLD}", 11), review.OTHER_PLAN),
+        (said(f"/layoutctl approve {ONE.replace('p', chr(0x440))}", 11), review.NO_IDS),
+        (said(f"/layoutctl approve {ONE} if the tests pass", 11), review.NO_IDS),
+        (said(f"/layoutctl approve\n{ONE}", 11), review.NO_IDS),
+        (said(f"Such as\n```\n/layoutctl approve {ONE}\n```\n", 11), review.ASIDE),
+        (said(f"~~~ sh\r\n/layoutctl approve {ONE}\r\n", 11), review.ASIDE),
+        (said(f"<!--\n/layoutctl approve {ONE}\n-->", 11), review.ASIDE),
     ],
 )
 def test_what_does_not_count_is_named(remark: Remark, why: str) -> None:

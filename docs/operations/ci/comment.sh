@@ -5,7 +5,8 @@
 # Needs curl and jq, and in the environment for GitHub: GITHUB_TOKEN (pull-requests: write),
 # GITHUB_REPOSITORY (owner/name), PULL_REQUEST (its number); GITHUB_API_URL for your own server.
 # For GitLab: GITLAB_TOKEN (scope api), and what its merge request pipelines set: CI_API_V4_URL,
-# CI_PROJECT_ID, CI_MERGE_REQUEST_IID.
+# CI_PROJECT_ID, CI_MERGE_REQUEST_IID. COMMENT_USER is the name of the token's user: anybody may begin a
+# comment with the marker, and only one of this user is replaced. Without it, any is.
 set -eu
 
 file=$1
@@ -42,10 +43,12 @@ jq --raw-input --slurp '{body: .}' "$file" >"$body"
 page=1
 while :; do
   answer=$(call GET "$comments?per_page=100&page=$page")
-  found=$(printf %s "$answer" | jq --arg marker "$marker" \
-    'map(select(.body | startswith($marker))) | first | .id // empty')
+  found=$(printf %s "$answer" | jq --arg marker "$marker" --arg user "${COMMENT_USER:-}" \
+    'map(select((.body // "" | startswith($marker)) and
+      ($user == "" or (.user.login // .author.username) == $user))) | first | .id // empty')
   [ -z "$found" ] || break
-  [ "$(printf %s "$answer" | jq length)" -eq 100 ] || break
+  # A page may have fewer than 100 and not be the last: GitLab leaves out what the user may not see.
+  [ "$(printf %s "$answer" | jq length)" -gt 0 ] || break
   page=$((page + 1))
 done
 
