@@ -308,7 +308,7 @@ class CarriedOut(Generic[Seen]):
     """What became of admitted work."""
 
     gate: Gate
-    """The gate's last answer."""
+    """The answer that admitted the work; where the gate closed again, the answer that closed it."""
     result: ExecutionResult | None
     """The result of the execution; None if the gate closed again and nothing was run."""
     after: Seen

@@ -250,7 +250,7 @@ class _Run:
     def _write(
         self, staged: StagedFile, cut: PlannedFile, take: Callable[[int], pa.Table]
     ) -> Output:
-        with writing(staged.path, self.reader.columns, self.task.writer) as made:
+        with writing(staged.path, self.reader.columns, self.task.properties) as made:
             for count in cut.row_groups:
                 self._go_on()
                 made.write(take(count))

@@ -60,8 +60,8 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
-    """Properties of the files that are written."""
+class FileProperties:
+    """How Parquet files are written."""
 
     codec: str = "zstd"
     """Compression, as pyarrow names it."""
@@ -92,7 +92,7 @@ class Task:
     """Paths of the files to write. ATTEMPT in a file's name is replaced by the attempt's name."""
     group_rows: int
     """Most rows of a row group."""
-    writer: Writer = Writer()
+    properties: FileProperties = FileProperties()
     """How pages and row groups are written."""
     moves: tuple[Field, ...] = ()
     """Partition fields of the spec that rows move to; () if they stay in their partition. Each

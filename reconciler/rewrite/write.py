@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from reconciler.catalog.parquet import leaves_with_ids
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import STRUCT, Column
-from reconciler.rewrite.task import Output, Writer
+from reconciler.rewrite.task import FileProperties, Output
 from reconciler.table.column_bytes import drops_dictionary
 from reconciler.table.parquet_schema import TRAILER_BYTES
 from reconciler.table.row_group_bytes import PAGE_ROWS
@@ -31,9 +31,11 @@ INT_DIGITS = 9
 
 
 @contextlib.contextmanager
-def writing(path: Path, columns: Sequence[Column], writer: Writer) -> Iterator[FileWriter]:
+def writing(
+    path: Path, columns: Sequence[Column], properties: FileProperties
+) -> Iterator[FileWriter]:
     """Provide a file to write to; it does not exist if anything fails before it ends."""
-    made = FileWriter(path, columns, writer)
+    made = FileWriter(path, columns, properties)
     try:
         yield made
         made.close()
@@ -45,21 +47,23 @@ def writing(path: Path, columns: Sequence[Column], writer: Writer) -> Iterator[F
 
 
 class FileWriter:
-    def __init__(self, path: Path, columns: Sequence[Column], writer: Writer) -> None:
+    """Writes one Parquet file, a row group at a time, and counts what its footer will not say."""
+
+    def __init__(self, path: Path, columns: Sequence[Column], properties: FileProperties) -> None:
         self.path, self._columns = path, columns
         self.schema = arrow.schema_of(columns)
         self._nans: dict[int, int] = {}
         self._long: dict[int, dict[int, tuple[bytes, bytes]]] = {}
         self._groups = 0
-        self._properties, self._writer = writer, None
+        self._properties, self._parquet = properties, None
 
     def _opened(self, table: pa.Table) -> Any:
-        """Return the writer. The first row group shows which columns come as dictionaries, and for
-        which ones a dictionary pays."""
-        if self._writer is None:
+        """Return Arrow's writer of the file, which is opened at the first row group: that shows
+        which columns come as dictionaries, and for which ones a dictionary pays."""
+        if self._parquet is None:
             own, schema = self._properties, table.schema
             first = table.slice(0, PAGE_ROWS)
-            self._writer = pq.ParquetWriter(
+            self._parquet = pq.ParquetWriter(
                 self.path,
                 schema,
                 version="2.6",
@@ -84,7 +88,7 @@ class FileWriter:
                 }
                 or None,
             )
-        return self._writer
+        return self._parquet
 
     def write(self, table: pa.Table) -> None:
         """Write the rows as one row group."""
@@ -105,8 +109,8 @@ class FileWriter:
         self._groups += 1
 
     def close(self) -> None:
-        if self._writer is not None and self._writer.is_open:
-            self._writer.close()
+        if self._parquet is not None and self._parquet.is_open:
+            self._parquet.close()
 
     def output(self, location: str) -> Output:
         """Return what was written; after `close`."""

@@ -21,7 +21,7 @@ from reconciler.commit.entries import Entries
 from reconciler.commit.metrics import above, ends
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import columns_of
-from reconciler.rewrite.task import Output, Writer
+from reconciler.rewrite.task import FileProperties, Output
 from reconciler.rewrite.write import FileWriter
 
 KINDS = {
@@ -66,7 +66,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Output:
     """A file of two row groups."""
     columns = columns_of(metadata({}, [])["schemas"][0])
     path = tmp_path_factory.mktemp("metrics") / "file.parquet"
-    writer = FileWriter(path, columns, Writer())
+    writer = FileWriter(path, columns, FileProperties())
     table = pa.table(ROWS, schema=arrow.schema_of(columns))
     writer.write(table.slice(0, 2))
     writer.write(table.slice(2))
@@ -160,7 +160,7 @@ def of_uuids(directory: Path, *groups: list[str]) -> Any:
     body["schemas"] = [{"type": "struct", "schema-id": 0, "fields": [
         {"id": 1, "name": "u", "required": False, "type": "uuid"}]}]  # fmt: skip
     columns = columns_of(body["schemas"][0])
-    writer = FileWriter(directory / "uuids.parquet", columns, Writer())
+    writer = FileWriter(directory / "uuids.parquet", columns, FileProperties())
     for group in groups:
         rows = pa.array([bytes.fromhex(one.ljust(32, "0")) for one in group], pa.binary(16))
         writer.write(pa.table({"u": rows}))
@@ -198,7 +198,7 @@ def nested(directory: Path, *groups: list[str | None], binary: bool = False) -> 
     body["schemas"] = [{"type": "struct", "schema-id": 0, "fields": [
         {"id": 1, "name": "s", "required": False, "type": struct}]}]  # fmt: skip
     columns = columns_of(body["schemas"][0])
-    writer = FileWriter(directory / "nested.parquet", columns, Writer())
+    writer = FileWriter(directory / "nested.parquet", columns, FileProperties())
     for group in groups:
         rows = [None if one is None else {"a": one.encode() if binary else one} for one in group]
         writer.write(pa.table({"s": rows}, schema=arrow.schema_of(columns)))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reconciler.rewrite.columns import Column
-from reconciler.rewrite.task import Writer
+from reconciler.rewrite.task import FileProperties
 from reconciler.rewrite.write import writing
 
 ROWS = 50_000
@@ -30,7 +30,7 @@ def test_a_dictionary_is_written_where_it_pays(tmp_path: Path) -> None:
         "note": pa.array([f"{n:024d}" for n in random.permutation(ROWS)]),
     })  # fmt: skip
     path = tmp_path / "file.parquet"
-    with writing(path, columns, Writer()) as made:
+    with writing(path, columns, FileProperties()) as made:
         made.write(rows)
     group = pq.read_metadata(path).row_group(0)
     listed = {group.column(n).path_in_schema for n in range(5)

@@ -27,7 +27,7 @@ from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, TableShape
 from reconciler.rewrite.memory import ROWS_FACTOR
 from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.rewriting import rewritten
-from reconciler.rewrite.task import Key, Made, Order, Resources, Task, Writer
+from reconciler.rewrite.task import FileProperties, Key, Made, Order, Resources, Task
 from reconciler.rewrite.witness import Limits, witnessed
 from reconciler.spark.session import session
 from reconciler.table.row_group_bytes import even_row_groups
@@ -58,10 +58,10 @@ def run(
     outputs: int = 2,
     group_rows: int = 5,
     memory: Resources = PLENTY,
-    writer: Writer = Writer(),
+    properties: FileProperties = FileProperties(),
 ) -> Made:
     paths = tuple(f"file:{directory}/out/{i}-ATTEMPT.parquet" for i in range(outputs))
-    task = Task(table, tuple(files), order, paths, group_rows, writer)
+    task = Task(table, tuple(files), order, paths, group_rows, properties)
     return rewritten(task, None, memory)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import Column
-from reconciler.rewrite.task import Writer
+from reconciler.rewrite.task import FileProperties
 from reconciler.rewrite.write import writing
 
 ROWS = 3_000
@@ -34,6 +34,6 @@ def test_decimals_in_64_bits_are_written_as_those_in_128(tmp_path: Path, few: bo
         assert narrow.type == (pa.decimal64(digits, 1) if digits <= 18 else column.type)
         of = (Column(1, "d", f"decimal({digits}, 1)"),)
         for name, held in (("wide", column), ("narrow", narrow)):
-            with writing(tmp_path / name, of, Writer(blooms={"d": (99, 0.01)})) as file:
+            with writing(tmp_path / name, of, FileProperties(blooms={"d": (99, 0.01)})) as file:
                 file.write(pa.table({"d": held}))
         assert (tmp_path / "wide").read_bytes() == (tmp_path / "narrow").read_bytes()

@@ -1,5 +1,5 @@
 """Refuses inputs whose Parquet schema is not what the Iceberg specification allows, before anything
-is written.
+is written; and keeps what the same footers say of the memory that rows take.
 
 The planner leaves such files out as far as it reads footers; here every input is checked, on the
 driver, as the witness opens it. What is refused is recorded, so that no plan takes it again.
@@ -47,13 +47,13 @@ def refuse_unsound(
     expected: dict[File, Expected] = {(file.path, file.size): columns for file in files}
     for file in deletes:
         if not file.vector:
-            table = only(columns, file.keys) if file.keys else POSITION_DELETES
-            expected[file.path, file.size] = table
+            form = only(columns, file.keys) if file.keys else POSITION_DELETES
+            expected[file.path, file.size] = form
     others = foreign(run, expected)
-    tables = {path: expected[path, size] for path, size in others}
+    wanted = {path: expected[path, size] for path, size in others}
     opened = _opener(others, lambda: opening_of(run.request.catalog, run.request.table))
     forms = read_forms(others, file_forms.reader(opened, rows, run.decoded.note))
-    refuse(run, _refusals(forms, tables))
+    refuse(run, _refusals(forms, wanted))
 
 
 def refuse(run: Run, found: Sequence[Refusal]) -> None:
@@ -86,10 +86,10 @@ def _columns(run: Run) -> Expected:
     return Expected(run.table.schema(), run.table.properties().get(NAME_MAPPING))
 
 
-def _refusals(forms: Mapping[str, Form], tables: Mapping[str, Expected]) -> list[Refusal]:
+def _refusals(forms: Mapping[str, Form], wanted: Mapping[str, Expected]) -> list[Refusal]:
     found = []
     for path in sorted(forms):
-        fault = fault_of(forms[path], tables[path])
+        fault = fault_of(forms[path], wanted[path])
         if fault is not None:
             found.append(Refusal(path, fault.reason, fault.column, fault.detail))
     return found

@@ -41,13 +41,13 @@ from reconciler.rewrite.task import (
     ATTEMPT,
     NUMBER,
     Field,
+    FileProperties,
     Key,
     Made,
     Order,
     Resources,
     Task,
     Unfit,
-    Writer,
 )
 from reconciler.table import numbers
 from reconciler.table.flags import flag
@@ -137,9 +137,9 @@ def planned(
         has = iec(given.memory_bytes)
         why = f"a row group of it needs {iec(needed)} of memory, and a task has {has}"
         return Unplanned(why, for_memory=True)
-    file_rows = group.target_bytes / _stored_row(group) if _counts_files(group) else 0.0
+    file_rows = group.target_bytes / _stored_row(group) if _files_by_rows(group) else 0.0
     task = Task(
-        shape, files, _order(group), paths, rows, _writer(properties, rows),
+        shape, files, _order(group), paths, rows, _file_properties(properties, rows),
         _moves(attempt.table, group), file_rows, blocks, decoded,
     )  # fmt: skip
     check = None
@@ -150,21 +150,20 @@ def planned(
     return GroupPlan(task, opening, given, most, check)
 
 
-def _writer(given: Mapping[str, str], group_rows: int) -> Writer:
-    """given: the table's properties."""
-
-    name = given.get(CODEC, DEFAULT_CODEC).lower()
+def _file_properties(table: Mapping[str, str], group_rows: int) -> FileProperties:
+    """Return how files are written. table: its properties. group_rows: most rows of a row group."""
+    name = table.get(CODEC, DEFAULT_CODEC).lower()
     codec, usual = CODECS[name]
-    return Writer(
-        codec, numbers.level(given.get(LEVEL), name, usual), number(given, PAGE_BYTES, 1 << 20),
-        number(given, PAGE_LIMIT, PAGE_ROWS), number(given, DICTIONARY, 2 << 20),
-        blooms_of(given, group_rows),
+    return FileProperties(
+        codec, numbers.level(table.get(LEVEL), name, usual), number(table, PAGE_BYTES, 1 << 20),
+        number(table, PAGE_LIMIT, PAGE_ROWS), number(table, DICTIONARY, 2 << 20),
+        blooms_of(table, group_rows),
     )  # fmt: skip
 
 
 def blooms_of(properties: Mapping[str, str], group_rows: int) -> dict[str, tuple[int, float]]:
-    """Return `Writer.blooms` by a table's properties: for the distinct values that are given, else
-    for all rows of a row group, within the bytes that a filter may take."""
+    """Return `FileProperties.blooms` by a table's properties: for the distinct values that are
+    given, else for all rows of a row group, within the bytes that a filter may take."""
     most = number(properties, numbers.BLOOM_BYTES, BLOOM_BYTES)
     found = {}
     for name in properties:
@@ -183,8 +182,9 @@ def _order(group: Group) -> Order:
     return Order(keys, ordering.curve, ordering.tree)
 
 
-def _counts_files(group: Group) -> bool:
-    """Return whether the rows decide how many files there are, per partition or leaf."""
+def _files_by_rows(group: Group) -> bool:
+    """Return whether the task finds out how many files there are, by the rows that each partition
+    or leaf turns out to have; else the plan counts them (`Group.files`)."""
     return bool(group.action.moves_by) or group.action.ordering.tree is not None
 
 
@@ -238,12 +238,14 @@ def _moves(table: table.Table, group: Group) -> tuple[Field, ...]:
 
 
 def _needed(group: Group, rows: int, decoded: int) -> int:
-    """Return the memory that a task needs at least, with its rows on disk."""
+    """Return the memory that a task needs at least, with its rows on disk. rows: of a row group to
+    write. decoded: as in `fitting_rows`."""
     return int(min(rows, group.rows) * _row_memory(group, decoded)) + _keys_bytes(group)
 
 
 def _row_memory(group: Group, decoded: int) -> float:
-    """Return the memory of a row while it is gathered and written. decoded: bytes of all rows."""
+    """Return the memory of a row while it is gathered and written. decoded: as in
+    `fitting_rows`."""
     stored = round(_stored_row(group) * group.rows)
     return max(1, memory.gathered(decoded, stored)) / max(1, group.rows)
 
@@ -260,18 +262,21 @@ def keys_bytes(action: Rewrite, rows: int, file_rows: float) -> int:
     return memory.of_keys(rows, action.ordered_columns)
 
 
-def fitting_rows(group: Group, rows: int, given: int, decoded: int = 0) -> int:
-    """Return the most rows of a row group that is held in the given memory, but no less than a
-    quarter of `rows`: what a table asks for is a size, and smaller row groups are read as well.
-    decoded: bytes of all rows in memory, 0 if that is not known."""
-    fit = (given - _keys_bytes(group)) / _row_memory(group, decoded)
+def fitting_rows(group: Group, rows: int, memory_bytes: int, decoded: int = 0) -> int:
+    """Return the most rows of a row group that this memory holds.
+
+    rows: those that the table asks for. They are divided by SMALLER at most: a table asks for a
+    size, and smaller row groups are read as well. decoded: bytes of the group's rows in memory, 0
+    if that is not known.
+    """
+    fit = (memory_bytes - _keys_bytes(group)) / _row_memory(group, decoded)
     return max(min(rows, int(fit)), -(-rows // SMALLER))
 
 
 def _paths(one: GroupRewrite) -> tuple[str, ...]:
     """Return the paths of the outputs, which the table's location provider chooses."""
     group, name = one.group, uuid.uuid4()
-    numbers = [NUMBER] if _counts_files(group) else [f"{at:05d}" for at in range(group.files)]
+    numbers = [NUMBER] if _files_by_rows(group) else [f"{at:05d}" for at in range(group.files)]
     names = [f"{one.number:05d}-{at}-{name}-{ATTEMPT}.parquet" for at in numbers]
     beside = None if group.action.moves_by else one.tasks
     attempt, into = one.attempt, group.action.into

@@ -36,8 +36,11 @@ class Reading:
             self._foreseen, self._limit = size, limit
 
     def affords(self, size: int) -> bool:
-        """Whether the budgets cover reading so many bytes once more, which then count as read. What
-        a byte takes of a budget of CPU time is known from the second attempt on."""
+        """Whether the budgets cover reading so many bytes once more, which then count as read.
+
+        A budget of CPU time bounds no bytes in the first attempt: only what earlier attempts read
+        and computed says how much CPU time a byte takes.
+        """
         with self._lock:
             if self._limit is not None and self._foreseen + size > self._limit:
                 return False

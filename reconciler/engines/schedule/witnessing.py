@@ -68,8 +68,8 @@ def same_rows(
 ) -> tuple[int, float]:
     """Return the number of rows that are in the inputs and in the outputs, and its CPU seconds.
 
-    files: uncommitted; read_back: returns what they hold. work: the
-    inputs. Raises NotVerified if the rows are not the same ones.
+    files: the outputs, not committed yet. work: the inputs. read_back: returns what the witness
+    finds in the outputs. Raises NotVerified if the rows are not the same ones.
     """
     try:
         read = look(attempt, f"{base}/verify", work)
@@ -111,7 +111,9 @@ def _judged(
     found: WitnessResult,
     columns: Callable[[], tuple[str, ...]],
 ) -> tuple[int, float]:
-    """Raises NotVerified unless the rows are the same. columns: returns those that differ."""
+    """Return what `same_rows` does, from what the witness found in the inputs (read) and in the
+    outputs (found). columns: returns those that differ. Raises NotVerified unless the rows are the
+    same."""
     if read.fingerprint != found.fingerprint:
         raise _other_rows(attempt, work, columns, read.fingerprint, found.fingerprint)
     counted = sum(file.rows for file in outputs)
@@ -232,7 +234,8 @@ def _misread(attempt: Attempt, paths: Iterable[str], failure: Failure) -> NotVer
 
 
 def _refused(attempt: Attempt, paths: Sequence[str], what: str, column: str = "") -> NotVerified:
-    """Return the refusals of what the witness cannot compare. paths: the inputs of the group."""
+    """Return the error of a group whose rows differ or cannot be compared; it refuses all inputs of
+    the group, whose paths are given."""
     detail = f"a rewrite of {plural(len(paths), 'file')} failed its verification: {what}"
     return NotVerified(
         f"verification of {attempt.name} failed: {what}",

@@ -30,6 +30,7 @@ class Consent(StrEnum):
     PERSON = "Person"
     """A person, for exactly this plan, whatever spec.approval says."""
     NOBODY = "Nobody"
+    """It is carried out without an approval, whatever spec.approval says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Action(ABC):
     consent: ClassVar[Consent] = Consent.POLICY
     """Who has to agree before the action is carried out."""
     bound_by: ClassVar[tuple[str, ...]] = ()
-    """Kinds of work that policies of a catalog may forbid and that it does
+    """The kinds of work that it does, as policies of a catalog name them to forbid them
     (`table.catalog_policies`)."""
     rests_on_workload: ClassVar[bool] = False
     """Whether it is planned only because of recorded queries."""

@@ -32,8 +32,8 @@ class ContentAction(Action, ABC):
 
     least_inputs: ClassVar[int] = 1
     """Files without which nothing is left to do."""
-    touched: ClassVar[str] = "rows of {} inputs were deleted since"
-    """Why inputs with `Facts.changed` are not valid any more."""
+    why_changed: ClassVar[str] = "rows of {} inputs were deleted since"
+    """Why inputs in `Facts.changed` are not valid any more; {}: their number."""
     bound_by: ClassVar[tuple[str, ...]] = (COMPACTION,)
 
     def on(self, inputs: tuple[str, ...]) -> Self:
@@ -44,17 +44,17 @@ class ContentAction(Action, ABC):
             sorted(p for p in self.inputs if p in facts.live and p not in facts.changed)
         )
         gone = sum(path not in facts.live for path in self.inputs)
-        touched = len(self.inputs) - gone - len(standing)
+        changed = len(self.inputs) - gone - len(standing)
         too_few = len(standing) < self.least_inputs
         if len(standing) == len(self.inputs):
             return ActionState(Validity.PENDING, standing)
-        if facts.done and not touched:
+        if facts.done and not changed:
             if too_few:
                 return ActionState(Validity.DONE, why="committed")
             return ActionState(Validity.PENDING, standing, PARTLY)
         replaced = gone and not facts.done
         why = [f"{gone} of {len(self.inputs)} inputs were replaced"] if replaced else []
-        why += [self.touched.format(touched)] if touched else []
+        why += [self.why_changed.format(changed)] if changed else []
         return ActionState(Validity.LOST, () if too_few else standing, ", ".join(why))
 
 

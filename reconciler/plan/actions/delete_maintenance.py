@@ -19,7 +19,8 @@ from reconciler.table.schema import PartitionSpec, Schema
 
 @dataclass(frozen=True, slots=True)
 class DeleteMaintenance(PartitionAction, ABC):
-    """inputs: delete files. partition: () also for equality deletes that apply to every one."""
+    """inputs: delete files. partition: () also for equality deletes that apply to every
+    partition."""
 
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
         spec = specs.get(self.spec_id)
@@ -58,7 +59,7 @@ class RemoveDanglingDeletes(DeleteMaintenance):
 
     kind: ClassVar[str] = "RemoveDanglingDeletes"
     verb: ClassVar[str] = "remove dangling deletes"
-    touched: ClassVar[str] = "{} inputs apply to data files again"
+    why_changed: ClassVar[str] = "{} inputs apply to data files again"
 
     def judge(self, facts: Facts) -> ActionState:
         """Done once the files are gone, whoever removed them: Iceberg may drop them in another

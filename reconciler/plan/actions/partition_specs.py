@@ -19,7 +19,8 @@ from reconciler.table.schema import PartitionSpec, Schema, SpecField, spec_terms
 EQUALITY_DELETES, DYNAMIC_OVERWRITES = "EqualityDeletes", "DynamicOverwrites"
 """Risks that a policy may accept (spec.layout.partitioning.accept), of those that a later commit
 may bring."""
-LAZY = ("added-equality-deletes", "added-equality-delete-files")
+ADDED_BY_EQUALITY = ("added-equality-deletes", "added-equality-delete-files")
+"""Keys of a snapshot's summary that count equality deletes which it added."""
 
 
 def fields_canonical(fields: Sequence[SpecField]) -> list[dict[str, Any]]:
@@ -95,8 +96,8 @@ class SpecChange(Action, ABC):
         """Return what other writers' commits since the plan speak against it, "" for nothing:
         `advisor.migration.risks` has looked at those before. summaries: of their snapshots."""
         for summary in summaries:
-            lazy = any(summary.get(name, "0") != "0" for name in LAZY)
-            if lazy and self.fields and EQUALITY_DELETES not in self.accepted:
+            added = any(summary.get(name, "0") != "0" for name in ADDED_BY_EQUALITY)
+            if added and self.fields and EQUALITY_DELETES not in self.accepted:
                 return "a writer added equality deletes since"
             replaced = summary.get("replace-partitions") == "true"
             if replaced and DYNAMIC_OVERWRITES not in self.accepted:

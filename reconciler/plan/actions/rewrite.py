@@ -40,6 +40,7 @@ class Rewrite(PartitionAction, ABC):
     work: ClassVar[str | None] = "sort"
     rewrites_data: ClassVar[bool] = True
     by: ClassVar[str] = " by "
+    """What stands between the verb and the ordering in its title."""
 
     @property
     def into(self) -> int:

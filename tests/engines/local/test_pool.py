@@ -19,7 +19,7 @@ from reconciler.engines.local import pool
 from reconciler.engines.local.pool import Cancelled, Killed, Limit, OutOfMemory, Pool
 from reconciler.rewrite import task_calls
 from reconciler.rewrite.columns import Column
-from reconciler.rewrite.task import Key, Order, Resources, Task, Writer
+from reconciler.rewrite.task import FileProperties, Key, Order, Resources, Task
 from tests.engines.local import work
 from tests.rewrite.model import table_of, write
 
@@ -106,7 +106,7 @@ def test_a_task_imports_nothing_of_who_planned_it(shared: Pool, tmp_path: Path) 
     columns = (Column(1, "k", "long"), Column(2, "s", "string"))
     table, file = table_of(columns), write(tmp_path / "in.parquet", columns, [[2, "b"], [1, "a"]])
     output = f"file:{tmp_path}/out.parquet"
-    task = Task(table, (file,), Order((Key(1),)), (output,), 10, Writer())
+    task = Task(table, (file,), Order((Key(1),)), (output,), 10, FileProperties())
     call = (task, None, Resources(64 << 20), None)
     made, modules = shared.run(work.imported_by, task_calls.rewritten, *call, limit=ROOMY)
     assert made.files[0].rows == 2
