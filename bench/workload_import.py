@@ -36,7 +36,7 @@ class Counting:
     def append_fragments(self, fragments: Iterable[Fragment]) -> None:
         self.count += sum(1 for _ in fragments)
 
-    def recorded(self) -> Keys:
+    def recorded_positions(self) -> Keys:
         return np.empty(0, dtype=np.int64)
 
     def cursor(self, source: str) -> str | None:

@@ -181,7 +181,7 @@ class Collected:
     def append_fragments(self, fragments: Iterable[Fragment]) -> None:
         self.fragments += fragments
 
-    def recorded(self) -> Keys:
+    def recorded_positions(self) -> Keys:
         return np.empty(0, dtype=np.int64)
 
     def cursor(self, key: str) -> str | None:

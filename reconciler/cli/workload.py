@@ -205,6 +205,8 @@ def _width(output: Output, verbose: bool) -> int:
 
 
 def _dialect(name: str | None) -> str | None:
+    """Return the dialect that --dialect names, None without it. sqlglot's name of ANSI SQL is "",
+    which would count as none: it stays "ansi". Raises UserError."""
     from reconciler.workload_log.dialects import check_dialect
 
     return name if name is None else check_dialect(name) or "ansi"
@@ -229,18 +231,18 @@ def catalog_tables(
     """Return the tables of the catalog except the reconciler's own. log_catalog: the catalog's name
     in the log, None if it is the same."""
     from reconciler.catalog.load import connect, list_namespaces
-    from reconciler.catalog.many import tables_in as listed
+    from reconciler.catalog.many import tables_in
     from reconciler.cli.system_namespace import is_state
-    from reconciler.workload_log.catalog_tables import tables_in
+    from reconciler.workload_log.catalog_tables import tables_by_name
 
     catalog = connect(config, timeout)
     every = map(tuple, list_namespaces(catalog, config, timeout))
     spaces = [one for one in every if not is_state(config, documents, one)]
     names = {
         (log_catalog or config.name, *identifier): tuple(identifier)
-        for identifier in listed(catalog, config, spaces, timeout)
+        for identifier in tables_in(catalog, config, spaces, timeout)
     }
-    return tables_in(lambda: catalog, config, names, timeout, _left_out)
+    return tables_by_name(lambda: catalog, config, names, timeout, _left_out)
 
 
 def _left_out(name: str, why: str) -> None:

@@ -48,10 +48,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class TouchedTable:
-    """levels: catalog, namespace levels and name."""
+    """A table of which the import kept queries."""
 
     uuid: str
+    """UUID of the table."""
     levels: tuple[str, ...]
+    """Catalog, namespace levels and name."""
 
 
 def checked_format(name: str) -> str | None:
@@ -99,10 +101,11 @@ def logs_of(places: Sequence[str], config: CatalogConfig) -> Iterator[list[Log]]
 
 
 def _spooled(stream: BinaryIO, directory: Path) -> Log:
-    """Copy standard input to disk: a log is opened several times."""
+    """Return standard input as a log. It is copied to disk, because a log is opened several
+    times."""
     import shutil
 
-    from reconciler.workload_log.packing import RemoteLog
+    from reconciler.workload_log.packing import StreamedLog
 
     path = directory / "stdin"
     with path.open("wb") as file:
@@ -111,7 +114,7 @@ def _spooled(stream: BinaryIO, directory: Path) -> Log:
     def opened() -> Any:
         return path.open("rb")
 
-    return RemoteLog("standard input", path.stat().st_size, opened, opened, None)
+    return StreamedLog("standard input", path.stat().st_size, opened, opened, None)
 
 
 def _remote(place: str, config: CatalogConfig) -> list[Log]:
@@ -163,8 +166,8 @@ def import_all(
         except UserError as error:
             refused.append(error)
             continue
-        of_files = isinstance(log, Path) and log.is_dir()
-        why = None if of_files else why_unusable(log, str(log), tally, form)
+        rolling = isinstance(log, Path) and log.is_dir()  # a Spark event log, which is no file
+        why = None if rolling else why_unusable(log, str(log), tally, form)
         if why is None:
             found.append(Imported(str(log), form, tally))
         else:
@@ -238,6 +241,7 @@ def refusal(refused: Sequence[UserError], nothing: UserError | None) -> UserErro
 
 
 def queries_of(logs: Sequence[Imported]) -> Counter[str]:
+    """Return the number of kept queries in all logs together, by table name."""
     total: Counter[str] = Counter()
     for one in logs:
         total.update(one.tally.queries)
@@ -249,6 +253,8 @@ def import_document(
     touched: Sequence[tuple[TouchedTable, int]],
     timezone: str,
 ) -> dict[str, Any]:
+    """Return what the import prints. touched: each table with the number of its kept queries.
+    timezone: name of the zone in which times without one were read."""
     from reconciler.format import utc
     from reconciler.table.observation import quoted_name
 

@@ -209,7 +209,7 @@ class Store(LedgerTables, ABC):
             return frozenset()
         return frozenset(found.column("table_uuid").unique().to_pylist())
 
-    def recorded(self) -> npt.NDArray[np.int64]:
+    def recorded_positions(self) -> npt.NDArray[np.int64]:
         """Return the positions of all queries within the retention, ascending.
 
         The readers of logs ask whether a query is already there, by its identity. They write, so

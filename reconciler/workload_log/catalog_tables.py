@@ -16,7 +16,7 @@ from reconciler.workload_log.importing import FragmentSink
 from reconciler.workload_log.tables import CatalogTables, KnownTable
 
 
-def tables_in(
+def tables_by_name(
     connected: Callable[[], Any],
     config: CatalogConfig,
     names: Mapping[tuple[str, ...], tuple[str, ...]],
@@ -69,8 +69,8 @@ class ExcludingSink:
             items = [without_fields(item, excluded[item.table_uuid]) for item in items]
         self.store.append_fragments(items)
 
-    def recorded(self) -> Keys:
-        return self.store.recorded()
+    def recorded_positions(self) -> Keys:
+        return self.store.recorded_positions()
 
     def cursor(self, source: str) -> str | None:
         return self.store.cursor(source)

@@ -30,7 +30,7 @@ ROWS = 256
 """Rows of a Parquet file that are held at once."""
 
 NO_ROW = b"[]"
-"""Takes the place of a row of a CSV that has not the columns of its header."""
+"""Takes the place of a row of a CSV whose number of cells differs from that of its header."""
 
 Lines = Iterator[tuple[bytes | None, bool]]
 
@@ -63,8 +63,9 @@ def records_in(file: IO[bytes], log: Log, most: int) -> Lines:
 
 
 def _whole(line: str) -> bool:
-    """Whether a line that begins an object is not the first of several: a line of JSON lines that
-    was cut off does not end as one of an object that is written over several lines."""
+    """Whether an object that begins in this line is one record of JSON lines, whole or cut off, and
+    not an object that is written over several lines. The first line of such an object ends with an
+    open bracket or a comma."""
     return not line.rstrip().endswith(("{", "[", ","))
 
 

@@ -1,6 +1,7 @@
 """Translates a record of a system's query history to the fields of the project's own format.
 
-By the record's field map; the reader of SQL logs then reads every history in one way.
+The record's field map (`histories`) says where they are. The reader of SQL logs then reads every
+history in one way.
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ def _why_not(record: Mapping[str, Any], kind: FieldMap) -> str:
 
 
 def _statement(record: Mapping[str, Any], kind: FieldMap) -> str:
-    """Return the text of the statement; of one that executes a prepared statement the text of
-    that, with the values."""
+    """Return the text of the statement. Where it executes a prepared statement whose text the
+    record has, this is an EXECUTE IMMEDIATE of that text with the values."""
     sql = value_of(record, kind.sql)
     if not isinstance(sql, str):
         return ""
@@ -176,7 +177,8 @@ def _span(text: str) -> float | None:
 
 
 def _inputs(value: Any) -> dict[str, int] | None:
-    """Return by schema.table the bytes of each table that was read once."""
+    """Return by schema.table the bytes that the query read of each table, all its scans together;
+    None where the record does not say. value: a list of inputs, or its JSON text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

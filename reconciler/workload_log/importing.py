@@ -42,7 +42,7 @@ logs shrink to a tenth or a fiftieth, a bomb to a thousandth."""
 class FragmentSink(Protocol):
     def append_fragments(self, fragments: Iterable[Fragment]) -> None: ...
 
-    def recorded(self) -> Keys:
+    def recorded_positions(self) -> Keys:
         """Return the positions of all fragments that are kept, ascending."""
         ...
 
@@ -140,7 +140,8 @@ class Unreadable(Exception):
 
 
 class Unpacked(io.RawIOBase):
-    """A file whose damage is Unreadable, and which ends so if it unpacks to more than any log."""
+    """An unpacked file. Reading it raises Unreadable where the file is damaged, and where it
+    unpacks to more than any log does."""
 
     def __init__(self, file: IO[bytes], packed: int | None):
         """packed: the size of the compressed file, None where the file is not compressed."""

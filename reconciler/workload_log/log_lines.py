@@ -13,7 +13,8 @@ from reconciler.workload_log.importing import Tally, Unreadable
 from reconciler.workload_log.packing import Log, open_log
 
 MAX_LINE = 8 << 20
-"""A statement that is analysed has 1 MiB, which JSON may write as six."""
+"""Longer lines are skipped. The longest statement that is analysed has 1 MiB, and JSON may write
+each of its characters as six."""
 
 LOOKED_AT = 20
 """First records of a log by which its kind is recognised."""
@@ -42,9 +43,12 @@ def first_line(path: Log, tally: Tally) -> bytes | None:
 
 
 def kind_of(log: Log, form: str | None, fields: Mapping[str, str]) -> FieldMap:
-    """Return the field map of a log: that of the format, with the fields that are named; without
-    both the map that its first records have, or that of our own format if none does. Raises
-    UserError if the fields are no map."""
+    """Return the field map of a log. form: name of its format. fields: names of fields by --map.
+
+    Where either is given, the map follows from them. Else it is the one that the log's first
+    records fit, or that of our own format if they fit none. Raises UserError if the fields are no
+    map.
+    """
     if form is not None or fields:
         base = None if form is None else named(form)
         return mapped(fields, base) if fields or base is None else base
@@ -65,6 +69,7 @@ def kind_of_line(line: bytes) -> FieldMap | None:
 
 
 def complete_lines(path: Log) -> Iterator[bytes]:
+    """Yield the lines of a log up to where it is damaged, b"" for a too long one."""
     with open_log(path) as file:
         try:
             for line, _ in lines_in(file, path):

@@ -21,8 +21,8 @@ _BUFFER = 1 << 16
 """Bytes unpacked at a time."""
 
 _FRAME_READ = 1 << 14
-"""Bytes unpacked at a time of zstd and lz4; a truncated log loses besides what its last block
-holds, 128 KiB of zstd."""
+"""Bytes of zstd and lz4 that are unpacked at a time: at most so many are lost where a log is
+truncated, beside its last block, which holds 128 KiB in zstd."""
 _GZIP = b"\x1f\x8b"
 _FRAMES = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 _BLOCK = b"LZ4Block"
@@ -33,8 +33,9 @@ _MAX_BLOCK = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteLog:
-    """A log in an object store, read as a stream: it is never copied."""
+class StreamedLog:
+    """A log that is no file of the user's: it is in an object store, whence it is read as a stream
+    and never copied, or it came by standard input."""
 
     name: str
     """Its file name, for messages."""
@@ -55,17 +56,17 @@ class RemoteLog:
         return self.name
 
 
-Log = Path | RemoteLog
+Log = Path | StreamedLog
 
 
 def log_size(log: Log) -> int:
     """Return the bytes of a log as it is stored."""
-    return log.size if isinstance(log, RemoteLog) else log.stat().st_size
+    return log.size if isinstance(log, StreamedLog) else log.stat().st_size
 
 
 def modified_ms(log: Log) -> int | None:
     """Return when a log was changed, in epoch milliseconds; None if the store does not say."""
-    if isinstance(log, RemoteLog):
+    if isinstance(log, StreamedLog):
         return log.modified_ms
     try:
         return log.stat().st_mtime_ns // 1_000_000
@@ -92,7 +93,7 @@ def packed_size(log: Log) -> int | None:
 
 def _readable(log: Log) -> IO[bytes]:
     try:
-        if isinstance(log, RemoteLog):
+        if isinstance(log, StreamedLog):
             return log.opened()
         return log.open("rb", buffering=1 << 20)
     except OSError as error:

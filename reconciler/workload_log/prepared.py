@@ -72,8 +72,9 @@ class PreparedStatements:
         """Whether an already imported line of the log may still define what a name means."""
         return _CONCERNS.search(line) is not None
 
-    def running(self, sql: str, session: str) -> tuple[str, str]:
-        """Return the text that a statement runs, and why there is none or "".
+    def executed(self, sql: str, session: str) -> tuple[str, str]:
+        """Return the text of the query that a statement executes, and "" or why there is none. A
+        PREPARE or DEALLOCATE is remembered for the statements after it.
 
         session: of the user or connection, "" if the log has none.
         """

@@ -3,7 +3,7 @@
 The longest prefix that was imported before is recognised after a log is renamed, rotated, appended
 or compressed. A stream remembers running hashes of its lines at up to MARKS positions. A file that
 starts like a stream and continues after its end continues it; one that differs earlier (truncated,
-written again) becomes a stream of its own, so that positions of different lines never collide.
+written again) becomes a stream of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Stream:
     """A log as it was read so far."""
 
     id: str
-    """The source of the fragments that were read from it."""
+    """Hash of its first line, and of where it parted from another stream."""
     lines: int = 0
     """Number of lines read so far."""
     stride: int = 1
@@ -66,7 +66,7 @@ def key_of(first_line: bytes, form: str = "") -> str:
     return f"{key}:{form}" if form else key
 
 
-class Running:
+class RunningHash:
     """Hash of the lines seen so far, readable at every line."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ def place_in(streams: list[Stream], lines: Iterable[bytes]) -> StartOfReading:
     wanted = {n for stream in streams for n in stream.marks}
     last = max(wanted, default=0)
     seen: dict[int, str] = {}
-    running = Running()
+    running = RunningHash()
     for number, line in enumerate(lines, start=1):
         running.add(line)
         if number in wanted:

@@ -349,7 +349,7 @@ class _Application:
     def _new(self) -> list[Fragment]:
         """Return the fragments that are new, and count each execution as what it is."""
         if self.recorded is None and self.ended:
-            self.recorded = self.importer.sink.recorded()
+            self.recorded = self.importer.sink.recorded_positions()
         new: list[Fragment] = []
         for scans in self.ended:
             positions = [fragment.position for _, fragment in scans]

@@ -60,7 +60,7 @@ from reconciler.workload_log.log_lines import (
 from reconciler.workload_log.packing import Log, modified_ms, open_log
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.progress import (
-    Running,
+    RunningHash,
     StartOfReading,
     Stream,
     forked,
@@ -92,7 +92,7 @@ class SqlLogImport:
     """Keeps what they ask for."""
     defaults: Session = field(default_factory=Session)
     """Catalog and schema of statements that name none."""
-    form: FieldMap = OWN
+    kind: FieldMap = OWN
     """The fields of the log's records."""
     latest_ms: int = 0
     """The latest time that a record may have, in epoch milliseconds: a day after now."""
@@ -115,14 +115,14 @@ class SqlLogImport:
         return tally
 
     def _beside(self, first: bytes) -> str:
-        """Return the name of the form if a log begins with a record that is not of it, else "": its
-        records of this form are read as well, once."""
-        return self.form.name if self.form.marks and kind_of_line(first) is not self.form else ""
+        """Return the name of the format that a log is read as, if its first record is of another
+        one; else "". Such a log holds several formats, and it is read once as each."""
+        return self.kind.name if self.kind.marks and kind_of_line(first) is not self.kind else ""
 
     def _import_from(
         self, path: Log, place: StartOfReading, key: str, streams: list[Stream], tally: Tally
     ) -> None:
-        running = Running()
+        running = RunningHash()
         stream = place.stream
         behind: deque[bytes] = deque(maxlen=LOOK_BACK)
         pending = _Pending(
@@ -167,7 +167,7 @@ class SqlLogImport:
         """Read an already imported line: it may hold the PREPARE that a new line executes."""
         record = self.record(line) if prepared.concerned(line) else ""
         if isinstance(record, Record):
-            prepared.running(record.sql, record.session_name)
+            prepared.executed(record.sql, record.session_name)
 
     def _keys(self, lines: Iterable[bytes]) -> list[int]:
         """Return the keys of the queries in already imported lines."""
@@ -185,7 +185,7 @@ class SqlLogImport:
                 pending.tally.others[other.name] += 1
             return
         pending.tally.zoneless += record.zoneless
-        sql, reason = pending.prepared.running(record.sql, record.session_name)
+        sql, reason = pending.prepared.executed(record.sql, record.session_name)
         if reason:
             pending.skip(reason, number)
             return
@@ -216,14 +216,14 @@ class SqlLogImport:
             return skip_reasons.NOT_JSON
         if not isinstance(body, dict):
             return skip_reasons.RAGGED if line == NO_ROW else skip_reasons.NOT_AN_OBJECT
-        if self.form is not OWN:
-            found = translated(body, self.form, line, self.changed_ms)
+        if self.kind is not OWN:
+            found = translated(body, self.kind, line, self.changed_ms)
             if isinstance(found, str):
                 return found
             body = found
         sql = body.get("sql")
         if not isinstance(sql, str) or not sql.strip():
-            foreign = recognised(body) not in (None, self.form)
+            foreign = recognised(body) not in (None, self.kind)
             return skip_reasons.OTHER_HISTORY if foreign else skip_reasons.NO_SQL
         if is_redacted(sql):
             return skip_reasons.REDACTED
@@ -248,7 +248,7 @@ class SqlLogImport:
             session_name_of(body),
             identity_of(query_id(body), event_ms, sql, names_of(body)),
             zoneless,
-            body.get("tableBytes", {}) if self.form is not OWN else {},
+            body.get("tableBytes", {}) if self.kind is not OWN else {},
         )
 
     def _session(self, body: dict[str, Any]) -> Session:
@@ -350,7 +350,7 @@ class _Pending:
     def _new(self) -> list[Fragment]:
         """Return the fragments that are new, and count each query as what it is."""
         if self.recorded is None and self.queries:
-            self.recorded = self.sink.recorded()
+            self.recorded = self.sink.recorded_positions()
         before = self.occurrences.add([query.identity.key for query in self.queries])
         found: list[tuple[Record, list[Fragment]]] = []
         events: dict[int, int] = {}

@@ -12,7 +12,7 @@ from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import ReconcilerError, UnavailableError, UserError
-from reconciler.workload_log.packing import RemoteLog
+from reconciler.workload_log.packing import StreamedLog
 
 STREAM_BYTES = 1 << 20
 """Bytes of a file that are fetched at a time."""
@@ -77,7 +77,7 @@ def filesystem(config: CatalogConfig, uri: str) -> tuple[Any, str]:
 
 def remote_log(
     config: CatalogConfig, uri: str, stored: StoredLog, end: float = math.inf
-) -> RemoteLog:
+) -> StreamedLog:
     """Return a file for the readers, which open it several times. end: when reading stops, of the
     monotonic clock."""
     system, _ = filesystem(config, uri)
@@ -97,7 +97,7 @@ def remote_log(
             raise _unread(name, error) from error
 
     modified = stored.modified_ns // 1_000_000 or None
-    return RemoteLog(name, stored.size, stream, seekable, modified)
+    return StreamedLog(name, stored.size, stream, seekable, modified)
 
 
 def _unread(name: str, error: OSError) -> UnavailableError:

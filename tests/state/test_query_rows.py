@@ -232,7 +232,7 @@ def test_two_versions_share_a_state(tmp_path_factory: pytest.TempPathFactory, da
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(kept, "_now_ms", lambda now=now: now)
                 if data.draw(st.booleans()):
-                    store.recorded()  # an importer asks first; a writer may also not
+                    store.recorded_positions()  # an importer asks first; a writer may also not
                 store.append_fragments(some)
         if data.draw(st.booleans()):
             recorded(store, UUID)
@@ -253,9 +253,9 @@ def test_old_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with monkeypatch.context() as patch:
         patch.setattr(kept, "OldRows", unread)
         assert [one.position for one in recorded(store, UUID)] == [1, 2]
-        assert store.recorded().tolist() == [1, 2]
+        assert store.recorded_positions().tolist() == [1, 2]
     old_version.append(store._tables, [query(2), query(3, elsewhere=True)], NOW)
-    assert store.recorded().tolist() == [1, 2, 3]
+    assert store.recorded_positions().tolist() == [1, 2, 3]
     rows = store._tables.scan("queries", state_tables.matching({}), ["position"])
     assert rows is not None and sum(map(len, rows.column("position").to_pylist())) == 3
     (shape,) = store.shapes(UUID)
@@ -313,7 +313,7 @@ def test_old_rows_expire_like_all_others(tmp_path: Path, monkeypatch: pytest.Mon
 
 def _take_over_and_append(directory: str, start: int) -> None:
     store = StateStore(Path(directory))
-    store.recorded()
+    store.recorded_positions()
     for position in range(start, start + 3):
         store.append_fragments([query(position), query(1000)])
 

@@ -28,7 +28,7 @@ class MemorySink:
         for item in fragments:
             self.stored.setdefault((item.table_uuid, item.source, item.position), item)
 
-    def recorded(self) -> Keys:
+    def recorded_positions(self) -> Keys:
         return np.sort(np.array([item.position for item in self.stored.values()], dtype=np.int64))
 
     def cursor(self, source: str) -> str | None:

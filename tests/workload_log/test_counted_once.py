@@ -226,7 +226,7 @@ def test_two_importers_at_once_do_not_double(tmp_path: Path) -> None:
     stores = [StateStore(tmp_path / "state") for _ in "ab"]
     empty = np.empty(0, dtype=np.int64)
     for store in stores:
-        store.recorded = lambda: empty  # type: ignore[method-assign]
+        store.recorded_positions = lambda: empty  # type: ignore[method-assign]
         store.cursor = lambda source: None  # type: ignore[method-assign]
         assert _imported(path, store).kept == 50
     assert len(recorded(StateStore(tmp_path / "state"), "uuid-t")) == 50

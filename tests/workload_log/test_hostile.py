@@ -54,7 +54,7 @@ def nested(levels: int, item: str) -> str:
 
 def outcome(sql: str, dialect: str = "trino") -> str:
     """What became of the statement: "analysed", or the reason why it is a full scan or skipped."""
-    text, reason = PreparedStatements(dialect).running(sql, "")
+    text, reason = PreparedStatements(dialect).executed(sql, "")
     if reason:
         return reason
     found = SqlReader(dialect, BY_NAME).extract(text, EVENT_MS)
@@ -307,7 +307,7 @@ def test_what_a_reader_remembers_of_statements_is_bounded_by_their_text(
     monkeypatch.setattr(prepared, "MAX_TEXT", 1_000)
     statements = PreparedStatements("trino")
     for number in range(300):
-        statements.running(f"PREPARE p{number % 70} FROM SELECT {number} FROM db.t", f"s{number}")
+        statements.executed(f"PREPARE p{number % 70} FROM SELECT {number} FROM db.t", f"s{number}")
     assert sum(map(len, statements._texts.values())) == statements._size <= 2_000
 
 

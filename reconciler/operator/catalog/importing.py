@@ -27,7 +27,7 @@ from reconciler.operator.catalog.turns import Turns
 from reconciler.operator.index import ObjectName
 from reconciler.operator.ports import CatalogHandle, Problem
 from reconciler.queries.shape import STALE_MS, workload_of
-from reconciler.workload_log.catalog_tables import ExcludingSink, tables_in
+from reconciler.workload_log.catalog_tables import ExcludingSink, tables_by_name
 from reconciler.workload_log.stores import OutOfTime, StoredLog, remote_log, stored_logs
 from reconciler.workload_log.tables import CatalogTables
 
@@ -260,7 +260,7 @@ def _tables_of(handle: LiveHandle) -> CatalogTables:
     def left_out(name: str, why: str) -> None:
         log.warning("%s is left out of the import: %s", name, why)
 
-    return tables_in(lambda: connect(config, timeout), config, names, timeout, left_out)
+    return tables_by_name(lambda: connect(config, timeout), config, names, timeout, left_out)
 
 
 class _Reading:
