@@ -10,6 +10,7 @@ import gc
 import importlib
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from reconciler.errors import (
     EXIT_USER,
     ReconcilerError,
 )
+from reconciler.render.terminal import harmless_output
 
 if TYPE_CHECKING:
     import typer
@@ -83,6 +85,17 @@ def _program() -> None:
 def main() -> None:
     """The console script. Ends the process with one of the documented exit codes."""
     gc.set_threshold(GARBAGE_AFTER)
+    helped = (
+        len(sys.argv) < 2 or "--help" in sys.argv
+    )  # rich colours it, and it has our words alone
+    with nullcontext() if helped else harmless_output():
+        code = _ran()
+    gc.freeze()  # else Python searches all modules for garbage as it ends: a fifth of a short run
+    sys.exit(code if isinstance(code, int) else EXIT_OK)
+
+
+def _ran() -> Any:
+    """Carry the command out, and return the code to end with."""
     import typer
 
     unread = _is_unread()
@@ -104,8 +117,7 @@ def main() -> None:
         code = EXIT_OK if _reader_went_away() and not unread else ended.code
     except Exception as error:
         code = _unexpected(error)
-    gc.freeze()  # else Python searches all modules for garbage as it ends: a fifth of a short run
-    sys.exit(code if isinstance(code, int) else EXIT_OK)
+    return code
 
 
 def _unexpected(error: Exception) -> int:

@@ -8,15 +8,54 @@ never cut, except for query shapes and reasons in a summary, which end in an ell
 from __future__ import annotations
 
 import os
+import re
 import sys
 import textwrap
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 WIDEST = 100
 NARROWEST = 60
 UNLIMITED = 10_000
 """Width of `-o wide`: nothing is wrapped."""
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")
+"""Characters below the blank that are no tab and no end of a line. JSON and YAML have none."""
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys, or that turn the direction of the text after them around."""
+
+
+class Shown:
+    """A stream of text on which names, messages and other words of other people command nothing:
+    their control characters are shown as U+FFFD."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """stream: where the text goes."""
+        self.plain = stream
+        self._hidden = _OBEYED if stream.isatty() else _CONTROLS
+
+    def write(self, text: str) -> int:
+        return self.plain.write(self._hidden.sub("\ufffd", text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.plain, name)
+
+
+@contextmanager
+def harmless_output() -> Iterator[None]:
+    """Let no text that is printed command the terminal, or the reader of a log."""
+    both = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (one and Shown(one) for one in both)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = both
 
 
 def width(stream: TextIO | None = None) -> int:
@@ -36,7 +75,8 @@ def progress(text: str, *, quiet: bool) -> None:
     """Print one line on a terminal, overwritten by the next and removed by ""; nothing in a
     pipe."""
     if not quiet and sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text[: width(sys.stderr) - 1]}")
+        getattr(sys.stderr, "plain", sys.stderr).write("\r\x1b[K")
+        sys.stderr.write(text[: width(sys.stderr) - 1])
         sys.stderr.flush()
 
 

@@ -75,3 +75,12 @@ def test_a_view_of_a_catalog_is_called_a_view(
         said(err)
     asked = [path for _, path, _ in hostile.requests if "/views/" in path]
     assert [path.rpartition("/")[2] for path in asked] == ["monthly", "weekly"]
+
+
+def test_a_name_commands_no_terminal(
+    hostile: HostileCatalog, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    run = runner(monkeypatch, capsys)
+    for command in ("observe", "plan"):
+        code, out, err = run(command, "sales.\x1b[2Jx\x1b]0;own\x07")
+        assert code == 1 and "\x1b" not in out + err and "\x07" not in out + err
