@@ -33,7 +33,7 @@ from reconciler.plan import reasons
 from reconciler.plan.sentence import sentence
 from reconciler.plan.small_files import auto_target_bytes
 from reconciler.plan.standing import head_of, judge
-from reconciler.queries.predicate import fields_of
+from reconciler.queries.predicate import bounded_fields_of, pairs_of
 from reconciler.queries.shape import Workload
 from reconciler.table.catalog_policies import ORPHANS
 from reconciler.table.damage import damage_of
@@ -350,14 +350,21 @@ def with_footer(files: FileTable) -> Int64:
 
 
 def sampled_columns(workload: Workload, settings: Settings) -> tuple[int, ...]:
-    """Return the columns that a sketch reads: those that queries filter on, and those by which a
-    declared migration partitions. () without queries."""
-    asked = filtered_columns(workload)
-    if not asked or settings.migration is None:
-        return asked
-    return tuple(sorted({*asked, *settings.migration.columns}))
+    """Return the columns that a sketch reads: those that queries filter on, those that they
+    compare with each other where trees are cut by that, and those by which a declared migration
+    partitions. () without queries that filter."""
+    asked = set(filtered_columns(workload))
+    if not asked:
+        return ()
+    if settings.trees.block_column:
+        pairs = (pair for shape in workload.shapes for pair in pairs_of(shape.predicate))
+        asked.update(field_id for pair in pairs for field_id in pair.fields)
+    if settings.migration is not None:
+        asked.update(settings.migration.columns)
+    return tuple(sorted(asked))
 
 
 def filtered_columns(workload: Workload) -> tuple[int, ...]:
-    """Return the field ids that some query filters on, ascending."""
-    return tuple(sorted({f for shape in workload.shapes for f in fields_of(shape.predicate)}))
+    """Return the field ids of conditions that bounds may rule out, ascending."""
+    asked = (bounded_fields_of(shape.predicate) for shape in workload.shapes)
+    return tuple(sorted({field_id for fields in asked for field_id in fields}))

@@ -26,7 +26,7 @@ from reconciler.loop.advised import filtered_columns, on_live_files, with_footer
 from reconciler.loop.ports import RecordedQueries, Target
 from reconciler.loop.reader import Reader
 from reconciler.plan.ledger import throughput
-from reconciler.queries.demanded import demands
+from reconciler.queries.demanded import demands, predicate_columns
 from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.rewrite_cost import Throughput, rho_from
 from reconciler.queries.shape import Shape, Workload
@@ -230,8 +230,7 @@ def _demands(seen: Observation, workload: Workload, options: Options) -> tuple[S
     useful = [
         demand
         for demand in wanted
-        if demand.prunable
-        and any(f in known and known[f].kind is not None for f in _fields(demand))
+        if demand.prunable and predicate_columns(demand.predicate, seen.schema)
     ]
     if not useful:
         raise UserError(
@@ -253,12 +252,6 @@ def _dropped(workload: Workload, known: Mapping[int, Field]) -> tuple[str, ...]:
         if any(field not in known for field in filtered_columns(Workload((batch,), 0, 0)))
     )
     return (f"{lost:,.0f} of them filtered on columns that were dropped since.",) if lost else ()
-
-
-def _fields(demand: Shape) -> tuple[int, ...]:
-    from reconciler.queries.predicate import fields_of
-
-    return fields_of(demand.predicate)
 
 
 def _columns(files: FileTable, workload: Workload) -> list[int]:

@@ -27,7 +27,7 @@ from reconciler.loop.advised import (
 from reconciler.loop.decision_settings import budgets_of, settings_for
 from reconciler.loop.history import History
 from reconciler.loop.ports import Ports, RecordedQueries, Target
-from reconciler.queries.predicate import fields_of
+from reconciler.queries.predicate import bounded_fields_of
 from reconciler.queries.shape import Shape, Workload
 from reconciler.replay.observed import ObservedTable
 from reconciler.replay.policies.depth_driven import depth_driven
@@ -335,7 +335,9 @@ def _most_filtered(seen: Observation, workload: Workload) -> int:
 
 
 def _filtering(shapes: Sequence[Shape], column: int) -> float:
-    return sum(float(one.weight.sum()) for one in shapes if column in fields_of(one.predicate))
+    return sum(
+        float(one.weight.sum()) for one in shapes if column in bounded_fields_of(one.predicate)
+    )
 
 
 def _columns(seen: Observation, workload: Workload) -> list[int]:

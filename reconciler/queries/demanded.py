@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from reconciler.queries.forecasts.chosen import chosen_forecast
 from reconciler.queries.moving_literals import resolve_moving
-from reconciler.queries.predicate import LIKE, Predicate, fields_of
+from reconciler.queries.predicate import Predicate, bounded_fields_of
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.queries.pruning import simplify
 from reconciler.queries.rates import forecast_rates
@@ -176,9 +176,9 @@ def _thin(shape: Shape, limit: int) -> Shape:
 
 def predicate_columns(predicate: Predicate, schema: Schema) -> tuple[int, ...]:
     """Return the columns of the predicate that could be a clustering key: those with an ordered
-    domain, and another condition than LIKE a pattern."""
+    domain, and a condition that bounds may rule out."""
     return tuple(
         field_id
-        for field_id in fields_of(predicate, but=LIKE)
+        for field_id in bounded_fields_of(predicate)
         if field_id in schema.by_id and schema.by_id[field_id].kind is not None
     )

@@ -36,6 +36,11 @@ class Ref:
         """Return the condition between two columns, None for what is of one column."""
         return pair_of(self.field_id, self.transform)
 
+    @property
+    def unbounded(self) -> bool:
+        """Whether it is the truth of a condition that no bound says anything of."""
+        return self.transform == LIKE or self.pair is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -144,25 +149,34 @@ def slots_of(predicate: Predicate) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def fields_of(predicate: Predicate, *, but: str = "") -> tuple[int, ...]:
-    """Return the distinct field ids that the predicate reads, ascending. but: a transform whose
-    conditions do not count."""
-    leaves = (Comparison, In, StartsWith, IsNull, IsNaN, First)
-    refs = {node.ref for node in walk(predicate) if isinstance(node, leaves)}
-    refs = {ref for ref in refs if ref.transform != but}
+def fields_of(predicate: Predicate) -> tuple[int, ...]:
+    """Return the distinct field ids that the predicate reads, ascending."""
+    refs = _refs_of(predicate)
     pairs = (ref.pair for ref in refs if ref.transform != "identity")
     other = {pair.right for pair in pairs if pair is not None}
     return tuple(sorted({ref.field_id for ref in refs} | other))
 
 
+@lru_cache(maxsize=4096)
+def bounded_fields_of(predicate: Predicate) -> tuple[int, ...]:
+    """Return the distinct field ids whose bounds may rule the predicate out, ascending: those with
+    another condition than LIKE a pattern and than one between two columns."""
+    return tuple(sorted({ref.field_id for ref in _refs_of(predicate) if not ref.unbounded}))
+
+
+def _refs_of(predicate: Predicate) -> set[Ref]:
+    leaves = (Comparison, In, StartsWith, IsNull, IsNaN, First)
+    return {node.ref for node in walk(predicate) if isinstance(node, leaves)}
+
+
 def serves(predicate: Predicate) -> bool:
-    """Whether a predicate says anything beyond LIKE a pattern, so that it could skip rows."""
+    """Whether a predicate says anything that bounds do, so that it could skip rows."""
     if isinstance(predicate, And):
         return any(serves(child) for child in predicate.children)
     if isinstance(predicate, Or):
         return all(serves(child) for child in predicate.children)
     if isinstance(predicate, Comparison):
-        return predicate.ref.transform != LIKE
+        return not predicate.ref.unbounded
     return predicate != TRUE
 
 
@@ -170,7 +184,7 @@ def uncut_of(predicate: Predicate) -> frozenset[Ref]:
     """Return the conditions of a predicate that no bound says anything of: LIKE a pattern beyond a
     prefix, and those between two columns."""
     refs = (node.ref for node in walk(predicate) if isinstance(node, Comparison))
-    return frozenset(ref for ref in refs if ref.transform == LIKE or ref.pair is not None)
+    return frozenset(ref for ref in refs if ref.unbounded)
 
 
 def pairs_of(predicate: Predicate) -> frozenset[Pair]:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from reconciler.queries.predicate import fields_of
+from reconciler.queries.predicate import bounded_fields_of
 from reconciler.queries.shape import MIN_SPAN_MS, Shape, Workload
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.times import DAY_MS
@@ -143,7 +143,7 @@ def history_of(workload: Workload) -> RateHistory:
     """Return the recorded weights in buckets of whole UTC days, each of at least LEAST_WEIGHT."""
     weight = np.concatenate([shape.weight for shape in workload.shapes])
     event_ms = np.concatenate([shape.event_ms for shape in workload.shapes])
-    columns = [tuple(sorted(fields_of(shape.predicate))) for shape in workload.shapes]
+    columns = [tuple(sorted(bounded_fields_of(shape.predicate))) for shape in workload.shapes]
     number = {key: place for place, key in enumerate(sorted(set(columns)))}
     group = np.concatenate(
         [np.full(len(b), number[key]) for b, key in zip(workload.shapes, columns, strict=True)]

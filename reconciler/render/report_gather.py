@@ -25,7 +25,7 @@ from reconciler.plan.prediction import label_of, predictions_of, total
 from reconciler.plan.prediction_interval import UNCALIBRATED
 from reconciler.plan.rejected import in_partitions, partitions_of
 from reconciler.plan.totals import Quantity, total_of
-from reconciler.queries.predicate import And, Comparison, In, Predicate, fields_of
+from reconciler.queries.predicate import And, Comparison, In, Predicate, bounded_fields_of
 from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.shape_text import marked_text
 from reconciler.render.leaf_boxes import leaf_map
@@ -166,7 +166,7 @@ def _keys(sources: Sources) -> list[int]:
     weight: dict[int, float] = {}
     now = {shape.shape_id: shape.bytes_now for shape in sources.advice.shapes}
     for batch in sources.workload.shapes:
-        for field_id in fields_of(batch.predicate):
+        for field_id in bounded_fields_of(batch.predicate):
             weight[field_id] = weight.get(field_id, 0.0) + now.get(batch.shape_id, 0.0)
     by_bytes = sorted(weight, key=lambda field_id: (-weight[field_id], field_id))
     key = (column.field_id for column in sources.settings.ordering.key)

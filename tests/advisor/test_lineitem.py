@@ -178,6 +178,33 @@ def test_conditions_between_columns_are_cut_by_only_where_rows_get_ids(lineitem,
     assert said.count("%") == (2 if wanted else 3)
 
 
+def test_conditions_between_columns_propose_no_key_and_skip_nothing(lineitem):
+    """Bounds of one column say nothing of `l_shipdate < l_receiptdate`."""
+    later = Comparison(Ref(SHIP, Pair(SHIP, "less", RECEIPT).transform), ">=", 0)
+    both = And((later, Comparison(Ref(PART), "<", 1)))
+    alone = [
+        Fragment("log", n, "u", later, (1,), (None,), (SHIP, RECEIPT), 2.0, n * DAY // 6, "spark")
+        for n in range(60)
+    ]
+    beside = [
+        Fragment("log", 100 + n, "u", both, (1, 500 + 25 * n), (None, None),
+                 (PART, SHIP, RECEIPT), 2.0, n * DAY // 6, "spark")
+        for n in range(60)
+    ]  # fmt: skip
+    settings = Settings(
+        open_bytes=1_000, now_ms=11 * DAY, target_bytes=lineitem.row_width * ROWS_PER_FILE,
+        row_group_bytes=lineitem.row_width * ROWS_PER_FILE,
+    )  # fmt: skip
+    nothing = _advise(lineitem, workload_of_fragments(alone), settings)
+    assert nothing.actions == ()
+    assert [str(item.why) for item in nothing.rejected] == [reasons.NO_CONDITION]
+    advice = _advise(lineitem, workload_of_fragments([*alone, *beside]), settings)
+    keys = {column.field_id for item in advice.actions for column in item.action.ordering.key}
+    assert keys == {PART}
+    (unserved,) = [one for one in advice.shapes if one.shape_id == alone[0].shape_id]
+    assert unserved.bytes_now == pytest.approx(unserved.bytes_after, rel=0.02)
+
+
 @pytest.mark.parametrize("taken", [False, True])
 def test_trees_get_block_ids_where_the_policy_names_a_free_column(lineitem, taken):
     tops = {"block": (99, "int")} if taken else {}

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from reconciler.advisor.advice import Migration
 from reconciler.advisor.migration.risks import risks
-from reconciler.cli import explain, explain_query, status, workload
+from reconciler.cli import explain, explain_query, status
 from reconciler.cli.history import render_history
 from reconciler.cli.plan_lines import budget_line
 from reconciler.format import iec
@@ -28,7 +28,7 @@ from reconciler.plan.prediction import whole
 from reconciler.queries.explain_scan import MOST_QUERIES, explain_scan
 from reconciler.queries.fragments import workload_of_fragments
 from reconciler.queries.shape import Shape
-from reconciler.render import apply_text, explain_text, plan_text, terminal
+from reconciler.render import apply_text, explain_text, plan_text, terminal, workload_text
 from reconciler.table.deletes import NO_DELETE_FILES
 from reconciler.table.observation import Observation
 from reconciler.table.schema import SpecField
@@ -166,8 +166,8 @@ CASES: dict[str, Callable[[int], str]] = {
     "explain-query-literals": lambda w: _query(BETWEEN, True, w),
     "explain-table": _table,
     "explain-shape": _shapes,
-    "workload-import": lambda w: workload.render_import(plans.imported(), w),
-    "workload-show": lambda w: workload.render_show(plans.workload(), w),
+    "workload-import": lambda w: workload_text.render_import(plans.imported(), w),
+    "workload-show": lambda w: workload_text.render_show(plans.workload(), w),
 }  # fmt: skip
 
 

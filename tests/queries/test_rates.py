@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from reconciler.queries.forecasts.decay import decayed_forecast
 from reconciler.queries.forecasts.regime import regime_forecast
 from reconciler.queries.forecasts.window import window_forecast
 from reconciler.queries.fragments import Fragment, workload_of_fragments
-from reconciler.queries.predicate import Comparison, Ref
+from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rates import Forecast, RateForecast, forecast_rates, history_of
 from reconciler.queries.shape import Workload
 from reconciler.table.times import DAY_MS
@@ -147,6 +149,25 @@ def test_queries_of_other_projections_are_of_the_same_mix() -> None:
     ]  # fmt: skip
     first = [asked(1, n, int(at)) for batch in one.shapes for n, at in enumerate(batch.event_ms)]
     assert outlook_of(workload_of_fragments([*first, *other])).outlook.changes == 0
+
+
+@pytest.mark.parametrize("transform", ["like", "less[7]"])
+def test_a_condition_that_a_later_version_records_is_no_other_mix(transform: str) -> None:
+    """Earlier versions recorded a condition that no bound says anything of as true."""
+    whole = [
+        asked(1, 100 * day + n, START + day * DAY_MS + n) for day in range(9) for n in range(20)
+    ]
+    more = Comparison(Ref(5, transform), ">=", 1)
+    later = [
+        replace(one, predicate=And((one.predicate, more)), literals=(*one.literals, 1),
+                moving=(None, None)) if one.position >= 600 else one
+        for one in whole
+    ]  # fmt: skip
+    work = workload_of_fragments(later)
+    assert len(work.shapes) == 2 and outlook_of(work).outlook.changes == 0
+    for forecast in FORECASTS:
+        before = forecast_rates(workload_of_fragments(whole), WEEK, forecast).executions
+        assert forecast_rates(work, WEEK, forecast).executions.sum() == pytest.approx(before.sum())
 
 
 def test_without_queries_nothing_is_expected() -> None:

@@ -59,7 +59,8 @@ def ranked(
     sample. Where the policy asks for trees alone, only those.
     """
     part = situation.part(rows)
-    wanted = sorted({*wanted_columns(situation), *situation.expected.guarded})
+    wanted = sorted({*trees.cut_columns(situation, wanted_columns(situation)),
+                     *situation.expected.guarded})  # fmt: skip
     quick = build_pool(part, wanted, QUICK_ROWS)
     before = readings_of(situation, rows)
     scored = _scored(

@@ -23,7 +23,7 @@ from reconciler.advisor.choose.recluster import (
     left_out,
     varying_columns,
 )
-from reconciler.advisor.choose.trees import tree_ordering, tries_trees
+from reconciler.advisor.choose.trees import cut_columns, tree_ordering, tries_trees
 from reconciler.advisor.judge.candidate import (
     Candidate,
     credit_left,
@@ -157,7 +157,7 @@ def _filtered(situation: Situation, demand: Shape) -> tuple[int, ...]:
 
 def _tree(situation: Situation, rows: Int64, columns: list[int]) -> Ordering | None:
     """Return a tree of cuts for files whose savings come from many columns; None without one."""
-    pool = build_pool(situation.part(rows), wanted_columns(situation))
+    pool = build_pool(situation.part(rows), cut_columns(situation, wanted_columns(situation)))
     if pool is None or not tries_trees(situation, rows, columns):
         return None
     return tree_ordering(situation, pool)

@@ -14,7 +14,7 @@ from reconciler.advisor.choose.binpack import small_files_mask
 from reconciler.advisor.choose.recluster import allowed, movable
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.plan.grouping import SMALL_SHARE
-from reconciler.queries.predicate import fields_of
+from reconciler.queries.predicate import bounded_fields_of
 from reconciler.queries.rewrite_cost import MORE_TO_SORT
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Bool, FileTable, Float64, Int64
@@ -81,7 +81,7 @@ def _unknown(situation: Situation, demand: Shape) -> Bool:
     """Return bool[files]: nobody knows which values the file has in a column of the condition."""
     files = situation.facts.view.known
     unknown = np.zeros(len(files), dtype=np.bool_)
-    for field_id in fields_of(demand.predicate):
+    for field_id in bounded_fields_of(demand.predicate):
         column = files.columns.get(field_id)
         if column is not None:
             unknown |= ~column.bounded & (column.nulls < files.records)

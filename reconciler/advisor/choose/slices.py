@@ -26,7 +26,7 @@ from reconciler.advisor.situation import Situation, Sliced
 from reconciler.plan import reasons
 from reconciler.plan.grouping import arrivals, filled
 from reconciler.plan.prediction import BY_ARRIVAL
-from reconciler.queries.predicate import fields_of
+from reconciler.queries.predicate import bounded_fields_of
 from reconciler.queries.rewrite_cost import NO_ROWS, Rows
 from reconciler.table.filetable import FileTable, Float64, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
@@ -161,7 +161,7 @@ def _shares(situation: Situation, rows: Int64) -> Float64:
 def _comparable(situation: Situation) -> frozenset[int]:
     """Return the columns that may be of the key, which is not known yet: those that are asked for,
     and those declared."""
-    asked = (fields_of(demand.predicate) for demand in situation.expected.demands)
+    asked = (bounded_fields_of(demand.predicate) for demand in situation.expected.demands)
     return frozenset(chain(*asked, (one.field_id for one in situation.settings.ordering.key)))
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from reconciler.advisor.advice import QD_TREE
 from reconciler.advisor.choose.blocks import too_large, wanted_column
 from reconciler.advisor.judge.engine import why_by_spark
 from reconciler.advisor.qdtree.building import FoundTree, found_for
+from reconciler.advisor.qdtree.pairs import of_one_type, pairs_asked
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import CutTree, by_tree
@@ -53,6 +55,17 @@ def tree_found(
         wanted = replace(wanted, block_column="")  # nothing would skip by what has no ids
         found = found_for(pool, demands, target, wanted, settings.seed, unbounded, trained)
     return found
+
+
+def cut_columns(situation: Situation, filtered: Sequence[int]) -> list[int]:
+    """Return the columns whose rows show what a tree can be cut by: those that queries filter on,
+    and those of conditions between two columns, where rows get block ids."""
+    if not wanted_column(situation):
+        return sorted(filtered)
+    pairs = pairs_asked(situation.expected.demands)
+    schema = situation.table.schema
+    sides = (pair.fields for pair in pairs if of_one_type(pair, schema))
+    return sorted({*filtered, *chain(*sides)})
 
 
 def tries_trees(situation: Situation, rows: Int64, columns: Sequence[int]) -> bool:

@@ -20,7 +20,7 @@ from reconciler.plan.drift import declared_drift, drift_inside
 from reconciler.plan.execution import plan_of_file
 from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import BY_ARRIVAL
-from reconciler.queries.predicate import And, Comparison, Ref, fields_of
+from reconciler.queries.predicate import And, Comparison, Ref, bounded_fields_of
 from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.queries.shape import Shape, unrecorded_shape
 from reconciler.queries.table_view import TableView, projected_bytes, table_view
@@ -164,7 +164,7 @@ def query_groups(
         return ()
     by_columns: dict[tuple[int, ...], list[int]] = {}
     for number, demand in enumerate(demands):
-        by_columns.setdefault(tuple(sorted(fields_of(demand.predicate))), []).append(number)
+        by_columns.setdefault(tuple(sorted(bounded_fields_of(demand.predicate))), []).append(number)
     found = []
     for columns, members in sorted(by_columns.items()):
         weight = sum(float(demands[number].weight.sum()) for number in members)

@@ -15,7 +15,7 @@ import numpy as np
 from reconciler.advisor.simulate.missing import NULL
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.queries.predicate import Comparison as Compared
-from reconciler.queries.predicate import In, Ref, fields_of, walk
+from reconciler.queries.predicate import In, Ref, bounded_fields_of, fields_of, walk
 from reconciler.queries.row_filter import matches
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Array, Bool, Float64
@@ -134,11 +134,11 @@ def _filters(demand: Shape) -> tuple[frozenset[int], frozenset[int]]:
     single: set[int] = set()
     for node in walk(demand.predicate):
         ref: Ref | None = getattr(node, "ref", None)
-        if ref is None:
+        if ref is None or ref.unbounded:
             continue
         alone = isinstance(node, In) or (isinstance(node, Compared) and node.op == "=")
         (single if alone else ranged).add(ref.field_id)
-    return frozenset(fields_of(demand.predicate)), frozenset(single - ranged)
+    return frozenset(bounded_fields_of(demand.predicate)), frozenset(single - ranged)
 
 
 def _values(pool: Pool, field: int) -> Array:

@@ -15,7 +15,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic, Ordering, by_tree
 from reconciler.queries.demanded import demands
-from reconciler.queries.predicate import fields_of
+from reconciler.queries.predicate import bounded_fields_of
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
 from reconciler.replay.run import Policy, ReplayTable
@@ -76,7 +76,7 @@ def _filtering(work: Workload, column: int, since_ms: int) -> float:
     return sum(
         float(one.since(since_ms).weight.sum())
         for one in work.shapes
-        if column in fields_of(one.predicate)
+        if column in bounded_fields_of(one.predicate)
     )
 
 
