@@ -499,5 +499,8 @@ class Advice:
         default_factory=lambda: np.zeros(0, dtype=np.int64)
     )
     """int64: rows of the file table whose row groups could change the decision."""
+    room: float | None = None
+    """What rewrites for the queries may cost now, those of this plan included, in bytes of reading;
+    None while batches wait on a branch."""
     wanted_trees: tuple[Training, ...] = ()
     """What Woodblock would have to search for better trees of the chosen rewrites."""

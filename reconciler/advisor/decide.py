@@ -18,7 +18,7 @@ from reconciler.advisor.choose.arrival_order import WHY, back_to_arrival_order
 from reconciler.advisor.choose.binpack import bin_pack_candidates, forced_by_objectives
 from reconciler.advisor.choose.blocks import refused_blocks
 from reconciler.advisor.choose.declared import declared_candidates, footers_to_read, resized
-from reconciler.advisor.choose.literal import literal
+from reconciler.advisor.choose.literal import limit_left, literal
 from reconciler.advisor.choose.recluster import recluster
 from reconciler.advisor.choose.replica import replica
 from reconciler.advisor.choose.sketching import files_to_sketch
@@ -27,8 +27,8 @@ from reconciler.advisor.deletes.majors import major_candidates
 from reconciler.advisor.deletes.minor import Minor
 from reconciler.advisor.deletes.minors import minor_candidates
 from reconciler.advisor.deletes.writes import Writes, planned_writes
-from reconciler.advisor.judge.candidate import Candidate, rejected
-from reconciler.advisor.judge.room import added_by, reserve_is_due
+from reconciler.advisor.judge.candidate import Candidate, rejected, spending_room
+from reconciler.advisor.judge.room import added_by, reserve_is_due, room_left
 from reconciler.advisor.judge.runs import authors
 from reconciler.advisor.measure.predicted import advice_of
 from reconciler.advisor.measure.publication import once_published
@@ -54,6 +54,7 @@ def decide(given: AdviceInput) -> Advice:
     # Includes files that an action takes below: without a sample the action was chosen by bounds
     # alone.
     wanted, footers = files_to_sketch(situation), footers_to_read(situation)
+    room = _room(situation)
     verdict, situation = _decided(situation)
     writes = Writes() if situation.facts.refused else planned_writes(situation)
     upkeep = replica(situation, rewrites=bool(verdict.chosen)) + housekeeping(situation)
@@ -65,6 +66,7 @@ def decide(given: AdviceInput) -> Advice:
     advice = advice_of(situation, verdict, rejections, writes, upkeep)
     return replace(
         advice,
+        room=room,
         wanted_sketches=wanted,
         wanted_footers=footers,
         modes=writes.choices,
@@ -73,6 +75,12 @@ def decide(given: AdviceInput) -> Advice:
             training for item in verdict.chosen if (training := item.candidate.training) is not None
         ),
     )
+
+
+def _room(situation: Situation) -> float:
+    """Return what rewrites for the queries may cost now: the least of all limits."""
+    by_debt = limit_left if situation.settings.literal else spending_room
+    return min(by_debt(situation), room_left(situation, 0.0))
 
 
 def _audited(situation: Situation, found: Audited) -> Advice:

@@ -2,8 +2,9 @@
 question.
 
 It answers, in order: why must so much be read? Are the files too small? Who gains, who loses? Does
-it pay back? Can I believe the next plan? Why these files and no more? What was not measured is
-listed in a box of its own. The page loads nothing and holds no values of the table unless asked to.
+it pay back? Can I believe the next plan? Why these files and no more? What was refused, and why?
+What was not measured is listed in a box of its own. The page loads nothing and holds no values of
+the table unless asked to.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from reconciler.api.prices import Prices
 from reconciler.format import count, cpu, duration, iec, percent, plural, utc
 from reconciler.plan.money import beside, cost_text, read_money, rewriting
+from reconciler.plan.rejected import Line
 from reconciler.render import plots
 from reconciler.render.report_model import (
     CutCurve,
@@ -89,6 +91,7 @@ def _sections(data: ReportData) -> list[Section | None]:
         ),
         _if(data.forecasts or None, _forecasts),
         _if(data.cut, partial(_cut, prices=data.prices, rho=data.rho)),
+        _if(data.refused or None, _refused),
     ]
 
 
@@ -366,3 +369,10 @@ def _cut(data: CutCurve, prices: Prices | None, rho: float) -> Section:
         "horizon; the table has what the what-if left of it."
     )
     return finding, question, plots.cut_curve(data), table(heads, rows, (0, 5))
+
+
+def _refused(data: Sequence[Line]) -> Section:
+    rows = [[line.what, line.why] for line in data]
+    finding = f"{plural(len(rows), 'candidate')} considered, not done"
+    question = "What was refused, and why? The plan says the same; like ones of partitions are one."
+    return finding, question, "", table(("What", "Why"), rows, (0, 1))

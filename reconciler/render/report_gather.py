@@ -23,13 +23,14 @@ from reconciler.format import count, iec, saved_text, utc
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.prediction import label_of, predictions_of, total
 from reconciler.plan.prediction_interval import UNCALIBRATED
-from reconciler.plan.rejected import in_partitions, partitions_of
+from reconciler.plan.rejected import in_partitions, merged, partitions_of
 from reconciler.plan.totals import Quantity, total_of
 from reconciler.queries.predicate import And, Comparison, In, Predicate, bounded_fields_of
 from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.shape_text import marked_text
 from reconciler.render.leaf_boxes import leaf_map
 from reconciler.render.report_axis import Axis
+from reconciler.render.report_credit import credit_facts
 from reconciler.render.report_model import (
     CutCurve,
     FileSizes,
@@ -105,6 +106,7 @@ def gather(sources: Sources) -> ReportData:
         payoff=_payoff(sources, missing),
         forecasts=_forecasts(sources, missing),
         cut=_cut(sources, missing),
+        refused=tuple(merged(sources.plan["evidence"].get("rejected") or ())),
         leaves=_leaves(sources, missing),
         missing=missing,
     )
@@ -126,14 +128,20 @@ def _facts(sources: Sources) -> tuple[tuple[str, str], ...]:
         if work.get("queries")
         else "none imported"
     )
+    refused = sources.plan["evidence"].get("refused")
     return (
         ("Snapshot", f"{seen.snapshot_id or 'none'}, {utc(seen.snapshot_ms)}"),
         ("Data files", f"{count(len(seen.files))}, {iec(seen.files.total_bytes)}"),
         ("Policy", str(sources.plan["policy"])),
         ("Recorded queries", queries),
         ("Expected queries", (work.get("rates") or {}).get("text", "") or "-"),
+        *credit_facts(
+            sources.settings.debt, sources.advice.room,
+            exact=all(one.exact for one in sources.saved.values()), prices=sources.prices,
+        ),
         ("Plan", sources.plan["planId"] if sources.plan["actions"] else "nothing to do"),
-    )
+        *((("Refused", refused),) if refused else ()),
+    )  # fmt: skip
 
 
 def _key_files(

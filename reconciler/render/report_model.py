@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from reconciler.api.prices import Prices
+from reconciler.plan.rejected import Line
 from reconciler.table.filetable import Float64, Int64
 
 
@@ -217,6 +218,8 @@ class ReportData:
     """Predictions with the actual values."""
     cut: CutCurve | None = None
     """Cumulative net saving of the files, best first, and where the choice ends."""
+    refused: tuple[Line, ...] = ()
+    """What was considered and not done, as the plan's text has it."""
     prices: Prices | None = None
     """Prices of the catalog, by which bytes of reading have money beside them; None without any."""
     rho: float = 1.0

@@ -1,17 +1,22 @@
-"""`layoutctl report TABLE`: the page draws the tree that a plan would write."""
+"""`layoutctl report TABLE`: the page draws the tree that a plan would write. Afterwards it shows
+what the plan has cost, what rewrites may cost yet, and what was refused."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 import yaml
 from pyiceberg.catalog import load_catalog
 
 from reconciler.cli.report import _tree
+from reconciler.format import iec
 from reconciler.plan.actions.build_replica import BuildReplica
 from reconciler.table.cut_tree import Cut, made
 from tests.cli.in_process import isolate, runner
@@ -33,7 +38,7 @@ POLICY = {
 }
 
 
-def test_the_leaves_of_a_planned_tree_are_drawn(tmp_path, monkeypatch, capsys) -> None:
+def _table_with_queries(tmp_path: Path) -> None:
     config = sqlite_catalog(tmp_path)
     catalog = load_catalog("rec", **config.properties)
     random = np.random.default_rng(1)
@@ -53,6 +58,12 @@ def test_the_leaves_of_a_planned_tree_are_drawn(tmp_path, monkeypatch, capsys) -
     (tmp_path / ".pyiceberg.yaml").write_text(
         yaml.safe_dump({"catalog": {"rec": dict(config.properties)}})
     )
+
+
+def test_leaves_of_a_planned_tree_are_drawn_then_credit_and_refusals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    _table_with_queries(tmp_path)
     isolate(monkeypatch, tmp_path, tmp_path, tmp_path / "state", tmp_path / "cache")
     cli = runner(monkeypatch, capsys)
     assert cli("workload", "import", "log.jsonl", "--catalog", "rec")[0] == 0
@@ -67,6 +78,19 @@ def test_the_leaves_of_a_planned_tree_are_drawn(tmp_path, monkeypatch, capsys) -
     assert sorted(map(int, leaves)) == list(range(tree["leaves"])) and tree["leaves"] > 3
     shares = [float(one) for one in re.findall(r"a query would read ([\d.]+) %", section)]
     assert len(shares) == 1 and shares[0] < 75.0
+    assert cli("apply", *plan, "--yes", "--engine", "Local")[0] == 0
+    (done,) = json.loads(cli("history", "rec.d.t", "-o", "json")[1])["items"]
+    evidence = json.loads(cli("plan", *plan, "-o", "json")[1])["evidence"]
+    assert cli("report", *plan, "--out", "page.html")[0] == 0
+    page = (tmp_path / "page.html").read_text()
+    credit = re.findall(r"<tr><td>Credit: .*?</td><td>(.*?)</td></tr>", page)
+    room = 0.02 * evidence["cost"]["yearlyRead"] - done["costBytes"]  # a share of a year's reading
+    cost = iec(done["costBytes"])
+    assert credit == [cost, "0 B", cost, iec(room)]  # spent, realised, outstanding, room
+    assert evidence["rejected"]
+    (section,) = [one for one in page.split("<section>") if "<h2>1 candidate considered" in one]
+    rows = re.findall(r"<tr><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td></tr>", section)
+    assert rows == [(item["what"], item["why"]) for item in evidence["rejected"]]
 
 
 def test_the_tree_of_a_replica_is_not_that_of_the_table() -> None:

@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.advisor.advice import Debt
 from reconciler.api.prices import Prices
 from reconciler.errors import UserError
+from reconciler.plan.rejected import Line
 from reconciler.render import plots
 from reconciler.render.html import mean_depth, render_html
+from reconciler.render.report_credit import credit_facts
 from reconciler.render.report_model import (
     CutCurve,
     FileSizes,
@@ -72,6 +75,7 @@ def everything(**changes: Any) -> ReportData:
                 JudgedRewrite("2 more files", 2, 1e8, 4e8, False),
             ),
         ),
+        "refused": (Line("recluster by <b>", "BelowCost", "saves 0.5x its cost"),),
         "leaves": LeafMap(
             ("a", "b"),
             bytes=np.array([3e6, 1e6]),
@@ -87,7 +91,7 @@ def test_the_page_is_whole_and_loads_nothing() -> None:
     page = render_html(everything())
     assert page.startswith("<!DOCTYPE html>")
     assert page.count("<svg") == 7
-    assert page.count("<table>") == 8  # the head's and one beside each plot
+    assert page.count("<table>") == 9  # the head's, one beside each plot, and what was refused
     loads = re.findall(r"(?:src|href)=\"(?!#)([^\"]+)\"|url\((?!#)([^)]+)\)|@import", page)
     assert not loads
     assert "<script" not in page
@@ -104,7 +108,7 @@ def test_titles_are_the_findings(said: Said) -> None:
     assert figures == [
         ("1.0", "4", "9.0", "9"), ("30", "2"), ("2", "2", "0", "9"),
         ("100.1", "954.6", "90", "1", "2"),
-        ("5.0",), ("10", "1", "1"), ("2", "9", "2"),
+        ("5.0",), ("10", "1", "1"), ("2", "9", "2"), ("1",),
     ]  # fmt: skip
     said("\n".join(titles))
 
@@ -120,6 +124,24 @@ def test_money_of_a_rewrite_is_that_of_the_bytes_it_reads() -> None:
     prices = Prices("EUR", tib_read=Decimal(1000))
     page = render_html(everything(payoff=spent, cut=cut, prices=prices, rho=4.0))
     assert page.count("4.0 TiB (1,000.00 EUR)") == 2
+
+
+@pytest.mark.parametrize(
+    ("debt", "exact", "room", "values"),
+    [
+        (Debt(4 << 30, 1 << 30), True, 5 << 30, ("4.0", "1.0", "3.0", "5.0")),
+        (Debt(1 << 30, 3 << 30), True, None, ("1.0", "3.0", "2.0")),  # earned more than spent
+        (Debt(1 << 30, -(1 << 30)), False, 0.0, ("1.0", "-1.0", "2.0", "0")),
+    ],
+)  # fmt: skip
+def test_credit_is_what_was_spent_and_saved_and_may_be_spent(
+    debt: Debt, exact: bool, room: float | None, values: tuple[str, ...], said: Said
+) -> None:
+    facts = credit_facts(debt, room, exact=exact, prices=None)
+    assert tuple(re.findall(r"-?\d[\d.]*", " ".join(value for _, value in facts))) == values
+    priced = credit_facts(debt, room, exact=exact, prices=Prices("EUR", tib_read=Decimal(1024)))
+    assert priced[0][1].endswith(f"({float(values[0]):.2f} EUR)")
+    said("\n".join(f"{name}: {value}" for name, value in facts))
 
 
 def test_missing_parts_are_named_with_their_reason(said: Said) -> None:
