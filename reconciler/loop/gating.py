@@ -38,11 +38,12 @@ class GateFacts(Protocol):
         ...
 
     def automatic_spent(
-        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
+        self, table_uuid: str, since: dt.datetime, approved: Collection[str], besides: str = ""
     ) -> int:
         """Return the bytes rewritten without a person's approval since then.
 
         approved: plan ids that the documents or the caller approve; the state has other approvals.
+        besides: the id of a reservation that does not count.
         """
         ...
 
@@ -96,7 +97,8 @@ def gate_input(
     key, plan_id = policy_key(policy), work.plan.id
     unasked = 0
     if automatic is not None:
-        unasked = facts.automatic_spent(work.table_uuid, now - AUTOMATIC_WINDOW, listed)
+        since = now - AUTOMATIC_WINDOW
+        unasked = facts.automatic_spent(work.table_uuid, since, listed, besides)
     return GateInput(
         plan=work.plan,
         remaining=work.actions,

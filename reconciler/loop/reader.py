@@ -260,12 +260,12 @@ class Reader:
         return "" if found == self.claims_as else found
 
     def automatic_spent(
-        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
+        self, table_uuid: str, since: dt.datetime, approved: Collection[str], besides: str = ""
     ) -> int:
         # Reservations are read first: one that is settled meanwhile then counts, instead of
         # nothing.
         held = self.store.reservations(table_uuid)
-        found = charged(self.store.ledger(table_uuid), held)
+        found = charged(self.store.ledger(table_uuid), held, besides)
         now = dt.datetime.now(dt.UTC)
         return sum(
             item.spent.rewrite_bytes

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from reconciler.loop.propose import PlanOnTable
+from reconciler.plan.budget import Charge, Gate, admitted_by
+from reconciler.plan.execution import Used
 from reconciler.plan.ledger import Reservation
 from reconciler.plan.plan import PlannedAction
 from reconciler.plan.prediction import total
@@ -17,8 +20,8 @@ class Reserving(Protocol):
     """The I/O of a reservation."""
 
     def reserve(self, reservation: Reservation) -> None:
-        """Record before the work: the predicted cost of the execution counts as spent from now
-        on."""
+        """Record before the work: the predicted cost of the execution counts as spent from now on.
+        A reservation that is recorded once more with a higher cost counts with that."""
         ...
 
     def settle(self, reservation: Reservation) -> bool:
@@ -42,6 +45,46 @@ def reserved(actor: Reserving, reservation: Reservation) -> Iterator[None]:
             actor.settle(reservation)
         raise
     actor.settle(reservation)
+
+
+def extending(
+    actor: Reserving, reservation: Reservation, still: Callable[[], Gate]
+) -> Callable[[Used, int], str]:
+    """Return how a run reserves what repeated work reads (`ExecutionRequest.reserve`).
+
+    still: the gate now; its budgets count the run's outcomes, but not its reservation. They are
+    asked before, and once more afterwards, because another process may have reserved meanwhile.
+    What is refused afterwards stays reserved until the run ends.
+    """
+    held = reservation
+
+    def reserve(used: Used, size: int) -> str:
+        nonlocal held
+        if size <= held.rewrite_bytes:
+            return ""
+        seconds = max(
+            held.cpu_seconds / max(held.rewrite_bytes, 1),
+            used.cpu_seconds / max(used.read_bytes, 1),
+        )
+        more = replace(held, rewrite_bytes=size, cpu_seconds=seconds * size)
+        left = size - used.read_bytes
+        asked = Charge(left, seconds * left)
+        why = _refused(still(), asked)
+        if not why:
+            actor.reserve(more)
+            held = more
+            why = _refused(still(), asked)
+        return why
+
+    return reserve
+
+
+def _refused(gate: Gate, asked: Charge) -> str:
+    """Return why a gate's answer does not leave what is asked, "" if it does. A prefix of the plan
+    may be over budget, because a part of it has been carried out."""
+    if gate.reason and (gate.reason != "OverBudget" or not gate.budgets):
+        return gate.message
+    return admitted_by((asked,), gate.budgets, None, "repeated work").message
 
 
 def reservation_for(

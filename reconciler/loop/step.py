@@ -34,7 +34,7 @@ from reconciler.loop.gating import (
 from reconciler.loop.ports import Ports, Target
 from reconciler.loop.propose import PlanOnTable, PlanRequest, Proposal, propose
 from reconciler.loop.read_checks import read_check
-from reconciler.loop.reservations import Reserving, reservation_for, reserved
+from reconciler.loop.reservations import Reserving, extending, reservation_for, reserved
 from reconciler.loop.waiting import excepted, refused, waiting
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import Validity
@@ -283,9 +283,8 @@ def run_step(
     admitted = before.pending[: decision.count]
 
     def still(reservation: str) -> Gate:
-        """Check the gate again: another process may have reserved against the same budgets
-        meanwhile."""
-        if not decision.budgets:
+        """Check the gate again: another process may have reserved meanwhile."""
+        if not decision.budgets and step.policy.spec.approval.automatic_up_to is None:
             return decision
         return judge_gate(step, before, actor, approvals, reservation)
 
@@ -355,7 +354,8 @@ def carry_out(
         engine = actor.engine_of(step, before.observation, admitted)
         require_engine(engine, before.observation.name)
         request = request_for(step, before, admitted, again, engine.engine)
-        result = actor.execute(request, on_event, should_stop)
+        more = extending(actor, reservation, lambda: still(reservation.id))
+        result = actor.execute(replace(request, reserve=more), on_event, should_stop)
     _record_conflicts(before, admitted, result, actor)
     after = look()
     if result.commits:
@@ -411,6 +411,7 @@ def request_for(
         written_shares=tuple(item.predicted.written_share for item in admitted),
         engine=engine,
         memory_bytes=step.executor_memory,
+        planned_bytes=tuple(item.predicted.rewrite_bytes for item in admitted),
     )
 
 

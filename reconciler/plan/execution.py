@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -80,6 +80,22 @@ class ExecutionRequest:
     """Who carries it out: Local or Spark."""
     memory_bytes: int = 0
     """Memory of an executor, as the policy asks for it: what a run refuses may depend on it."""
+    planned_bytes: tuple[int, ...] = ()
+    """Per action the bytes that are reserved for it before the run."""
+    reserve: Callable[[Used, int], str] | None = None
+    """Reserves what repeated work reads before it begins; None where nothing is reserved. Takes
+    what the outcomes of the run have measured, and the bytes that it will have read in all. Returns
+    why the budgets do not leave that, "" once it is reserved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What the recorded outcomes of a run have measured."""
+
+    read_bytes: int = 0
+    """Bytes of content files that were read."""
+    cpu_seconds: float = 0.0
+    """CPU seconds of that."""
 
 
 _PREFIX = re.compile(r"/layout-(p-[0-9a-f]+)-[^/]*/")

@@ -162,7 +162,7 @@ class SqliteLease:
         me = this_process()
         with self._records.transaction() as db:
             db.execute(
-                "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, 0)",
+                "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, 0)",
                 (table_uuid, reservation, me.host, me.boot_id, me.pid, me.started),
             )
 

@@ -158,7 +158,8 @@ def _warn_once(kind: str, table_uuid: str, at_ms: int, why: str) -> None:
 def reservations_of(rows: Sequence[Row]) -> tuple[Reservation, ...]:
     """Return every reservation, in the order of the rows (RESERVED, SETTLED, ENDED, OUTCOME).
 
-    One that cannot be read counts as EVERYTHING; so does an outcome, beside its reservation.
+    One that was recorded again, for repeated work, counts with the most of both, as of its first
+    row. One that cannot be read counts as EVERYTHING; so does an outcome, beside its reservation.
     """
     settled = {
         row["attempt_id"]: used
@@ -166,21 +167,24 @@ def reservations_of(rows: Sequence[Row]) -> tuple[Reservation, ...]:
         if row["kind"] == SETTLED and (used := value_of(row)) is not None
     }
     ended = {row["attempt_id"]: at_of(row) for row in rows if row["kind"] in (SETTLED, ENDED)}
-    found = []
+    found: dict[tuple[str, str], Reservation] = {}
     for row in rows:
         if row["kind"] == RESERVED:
-            held = value_of(row) or _everything(row)
+            held = replace(value_of(row) or _everything(row), at_ms=at_of(row))
             number = row["attempt_id"]
-            found.append(
-                replace(
-                    held, id=number, table_uuid=row["table_uuid"], plan_id=row["plan_id"],
-                    at_ms=at_of(row), settled=number in settled,
-                    used_cpu_seconds=settled.get(number, 0.0), ended_ms=ended.get(number),
-                )
+            key = row["table_uuid"], number
+            first = found.get(key, held)
+            found[key] = replace(
+                first, id=number, table_uuid=row["table_uuid"], plan_id=row["plan_id"],
+                rewrite_bytes=max(first.rewrite_bytes, held.rewrite_bytes),
+                cpu_seconds=max(first.cpu_seconds, held.cpu_seconds),
+                at_ms=min(first.at_ms, held.at_ms), settled=number in settled,
+                used_cpu_seconds=settled.get(number, 0.0), ended_ms=ended.get(number),
             )  # fmt: skip
         elif row["kind"] == OUTCOME and value_of(row) is None:
-            found.append(_everything(row))
-    return tuple(found)
+            unreadable = _everything(row)
+            found[row["table_uuid"], unreadable.id] = unreadable
+    return tuple(found.values())
 
 
 def _everything(row: Row) -> Reservation:

@@ -14,6 +14,7 @@ from reconciler.engines.local.pool import Killed, OutOfMemory
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.native import GroupPlan
 from reconciler.engines.schedule.run import Reading
+from reconciler.plan.execution import Used
 from reconciler.rewrite.failures import MEMORY, Failure
 from reconciler.rewrite.task import Made, Resources
 
@@ -36,7 +37,8 @@ class FakePool:
 
 def reading(limit: int | None) -> Reading:
     found = Reading()
-    found.foresee(SIZE, limit)
+    found.limit(limit)
+    assert not found.foresee(Used(), SIZE)
     return found
 
 

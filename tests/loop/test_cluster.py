@@ -71,7 +71,7 @@ class World:
         return self.store.spent(policy, table_uuid) if self.readable else None
 
     def automatic_spent(
-        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
+        self, table_uuid: str, since: dt.datetime, approved: Collection[str], besides: str = ""
     ) -> int:
         return self.actor.automatic_spent(table_uuid, since, approved)
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from reconciler.engines.schedule.run import Reading
 from reconciler.loop.local_actor import LocalActor
+from reconciler.loop.reservations import extending
+from reconciler.plan.budget import Budget, Gate, budget_state
+from reconciler.plan.execution import CONFLICT, Intent, Outcome, Used
 from reconciler.plan.ledger import LONGEST_RUN, Reservation, charged
 from reconciler.state import lease
 from reconciler.state.state import StateStore
@@ -80,6 +86,100 @@ def test_a_run_whose_process_may_live_keeps_what_it_reserved(
     actor._end_dead_runs(TABLE)
     (kept,) = actor.store.reservations(TABLE)
     assert (kept.settled, kept.ended_ms) == (False, None)
+
+
+@dataclass
+class Spending:
+    """A run whose groups are read more than once, and what it has read in truth."""
+
+    actor: LocalActor
+    """Whose ledger is charged."""
+    budget: int
+    """Bytes that the policy allows."""
+    spent: int = 0
+    """Bytes that have been read."""
+
+    def check(self) -> None:
+        """A kill at this moment leaves a charge of all that was read, and of no more than the
+        budget."""
+        assert self.spent <= held(self.actor) <= self.budget
+
+    def still(self) -> Gate:
+        charges = charged(
+            self.actor.store.ledger(TABLE), self.actor.store.reservations(TABLE), "r1"
+        )
+        now = dt.datetime.now(dt.UTC)
+        limit = Budget("daily", per_seconds=86_400, max_rewrite_bytes=self.budget)
+        state = budget_state(limit, [one.at(now) for one in charges], now)
+        return Gate(1, "", "", (state,))
+
+    def read(self, size: int) -> None:
+        self.check()
+        self.spent += size
+        self.check()
+
+    def attempt(
+        self, random_: random.Random, reading: Reading, used: Used, sizes: list[int]
+    ) -> Used:
+        """Read groups of these sizes, some of them twice; return what the outcomes say."""
+        again = dict.fromkeys(range(len(sizes)), 0)
+        for number, size in enumerate(sizes):
+            self.read(size)
+            while random_.random() < 0.5 and reading.affords(size):
+                again[number] += size
+                self.read(size)
+        name = f"p-1-{time.time_ns() // 1000:x}-1"
+        intent = Intent(TABLE, ("t",), "p-1", name, 1, ("a01",), 1, "", (), ())
+        done = sum(sizes) + sum(again.values())
+        outcome = Outcome(name, 1, "a01", CONFLICT, None, done, 0, 0, 0, 0, 1.0, 0.0)
+        self.actor.store.record_intent(intent)
+        self.actor.store.record_outcomes(intent, (outcome,))
+        self.check()
+        return Used(used.read_bytes + done, used.cpu_seconds + 1.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_work_that_is_repeated_is_charged_before_it_begins(
+    tmp_path: Path, machine: Machine, seed: int
+) -> None:
+    random_, actor = random.Random(seed), actor_in(tmp_path)
+    sizes = [random_.randint(1, 100) for _ in range(3)]
+    size = sum(sizes)
+    run = Spending(actor, size * (1 + seed))
+    mine = reservation(1, size)
+    actor.reserve(mine)
+    actor.store.lease().acquire(TABLE, "a-1")
+    reading, used, begun = Reading(extending(actor, mine, run.still)), Used(), 0
+    while not (why := reading.foresee(used, size)):
+        begun += 1
+        used = run.attempt(random_, reading, used, sizes)
+    assert why and 1 <= begun <= 1 + seed
+    machine.dead, machine.running = {0}, 1
+    actor._end_dead_runs(TABLE)
+    run.check()
+
+
+def test_what_others_reserve_meanwhile_is_not_left_for_repeated_work(
+    tmp_path: Path, machine: Machine
+) -> None:
+    actor, mine = actor_in(tmp_path), reservation(1, 100)
+    run = Spending(actor, 250)
+    actor.reserve(mine)
+    reading = Reading(extending(actor, mine, run.still))
+    assert not reading.foresee(Used(), 100) and reading.affords(50)
+    actor.reserve(reservation(2, 60))
+    assert not reading.affords(50) and reading.affords(40)
+    assert held(actor) == 250
+
+
+def test_what_later_actions_read_stays_reserved_for_them(tmp_path: Path, machine: Machine) -> None:
+    actor, mine = actor_in(tmp_path), reservation(1, 100)
+    actor.reserve(mine)
+    reading = Reading(extending(actor, mine, Spending(actor, 150).still))
+    reading.later = 70
+    assert not reading.foresee(Used(), 30) and held(actor) == 100
+    assert reading.affords(30) and held(actor) == 130
+    assert not reading.affords(30)
 
 
 def test_an_end_that_is_seen_too_late_holds_the_budget_no_longer(

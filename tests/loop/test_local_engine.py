@@ -28,6 +28,8 @@ from reconciler.format import iec
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_step, run_until_converged
 from reconciler.plan.actions.state import Validity
+from reconciler.plan.execution import Event
+from reconciler.plan.ledger import charged
 from reconciler.table import numbers
 from reconciler.table.left_to_spark import BLOOM, LEVEL
 from reconciler.table.physical import NAME_MAPPING
@@ -115,6 +117,44 @@ def test_a_declared_key_is_reached_and_then_nothing_is_left(
     assert live_rows(table) == before
     assert sorted_by_day(table)
     assert table.current_snapshot().summary.operation.value == "replace"
+
+
+@pytest.mark.parametrize(("budget", "attempts"), [("1000Ki", 1), ("1500Ki", 2)])
+def test_a_second_attempt_is_reserved_before_it_reads(
+    catalog_config: Any,
+    make_table: Callable[..., Any],
+    actor: LocalActor,
+    budget: str,
+    attempts: int,
+) -> None:
+    """The table has 556 KiB; the second attempt leaves the changed file out. Whatever event a kill
+    follows, what was read has been charged."""
+    name = f"local_again_{attempts}"
+    table = make_table(name, files=6)
+    sizes = {
+        task.file.file_path: task.file.file_size_in_bytes for task in table.scan().plan_files()
+    }
+    size, changed = sum(sizes.values()), data_files(table)[0]
+    limits = [{"name": "d", "per": "24h", "maxRewriteBytes": budget}]
+    step = step_of(catalog_config, name, budgets=limits, **DECLARED)
+    uuid, begun, said = str(table.metadata.table_uuid), [0], list[str]()
+
+    def on_event(event: Event) -> None:
+        if event.phase == "start":
+            begun[0] += size - sizes[changed] if begun[0] else size
+        if event.phase == "commit" and not table.refresh().inspect.delete_files().num_rows:
+            delete_positions(table, changed, [0])
+        if event.phase == "stopped":
+            said.append(event.text)
+        held = charged(actor.store.ledger(uuid), actor.store.reservations(uuid))
+        assert sum(one.spent.rewrite_bytes for one in held) >= begun[0]
+
+    done = run_step(step, actor, EVERYTHING, on_event, never).result
+    assert done is not None and (done.conflicts, len(done.attempts)) == (1, attempts)
+    (reserved,) = actor.store.reservations(uuid)
+    assert reserved.rewrite_bytes == begun[0] and reserved.settled
+    assert bool(done.commits) == (attempts == 2)
+    assert len(said) == 2 - attempts
 
 
 COLUMN_NUMBERS = (f"{numbers.BLOOM_NDV}.column.k", f"{numbers.BLOOM_FPP}.column.k")

@@ -36,7 +36,7 @@ from reconciler.loop.step import (
     run_step,
     run_until_converged,
 )
-from reconciler.plan.execution import Intent, Outcome
+from reconciler.plan.execution import CONFLICT, Intent, Outcome, Used
 from reconciler.plan.ledger import Reservation
 from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import TRUE, And, Comparison, Ref
@@ -475,6 +475,36 @@ def test_what_another_process_reserved_meanwhile_is_not_left_for_repeated_work(
     with pytest.raises(BlockedError):
         run_step(step, actor, EVERYTHING, quiet, never)
     assert limits == [1 << 20]
+
+
+@pytest.mark.parametrize("limit", [[{"name": "d", "per": "24h", "maxRewriteBytes": "1Gi"}], []])
+@pytest.mark.parametrize(("up_to", "runs"), [("1Mi", True), ("500Ki", False)])
+def test_what_a_run_reserves_itself_is_not_beyond_its_approval(
+    catalog_config, make_table, actor, monkeypatch, limit, up_to, runs
+):
+    """The table has 556 KiB: more than half of what may run without approval, or more."""
+    make_table("unasked", files=6)
+    approval = {"mode": "Manual", "automaticUpTo": {"rewriteBytes": up_to}}
+    step = step_of(catalog_config, "unasked", budgets=limit, approval=approval, **DECLARED)
+
+    def refuses(request, on_event, should_stop):
+        size = sum(request.planned_bytes)
+        assert not request.reserve(Used(), size)
+        name = f"{request.plan_id}-{time.time_ns() // 1000:x}-1"
+        intent = Intent(
+            request.table_uuid, request.table, request.plan_id, name, 1, ("a01",), 1, "", (), ()
+        )
+        lost = Outcome(name, 1, "a01", CONFLICT, None, size, 0, 0, 0, 0, 1.0, 0.0)
+        actor.store.record_outcomes(intent, (lost,))
+        assert request.reserve(Used(size, 1.0), 2 * size)
+        raise BlockedError("not today")
+
+    monkeypatch.setattr(actor, "execute", refuses)
+    if runs:
+        with pytest.raises(BlockedError):
+            run_step(step, actor, Approvals(), quiet, never)
+    else:
+        assert run_step(step, actor, Approvals(), quiet, never).gate.reason == "AwaitingApproval"
 
 
 def test_the_same_inputs_give_the_same_bytes(catalog_config, make_table, actor):

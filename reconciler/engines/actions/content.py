@@ -95,20 +95,18 @@ class ContentExecutor(Executor[SomeContent], ABC):
 
     def _within_budget(self, pending: Sequence[tuple[str, SomeContent]]) -> bool:
         """Whether the budgets still cover an attempt, after what was read already."""
-        run = self.run
+        run, used = self.run, self.run.used()
         wanted = self.input_bytes([path for _, action in pending for path in action.inputs])
-        read = sum(outcome.read_bytes for outcome in run.outcomes)
-        cpu = sum(outcome.cpu_seconds for outcome in run.outcomes)
         limit, cpu_limit = run.request.bytes_limit, run.request.cpu_limit_seconds
         room = [] if limit is None else [limit]
-        if cpu_limit is not None and read > 0 and cpu > 0:
-            room.append(int(cpu_limit * read / cpu))
-        most = min(room, default=None)
-        over = most is not None and read + wanted > most
-        if over:
-            run.say("stopped", "the budget does not cover another attempt on what is left")
-        run.reading.foresee(read + wanted, most)
-        return not over
+        if cpu_limit is not None and used.read_bytes > 0 and used.cpu_seconds > 0:
+            room.append(int(cpu_limit * used.read_bytes / used.cpu_seconds))
+        run.reading.limit(min(room, default=None))
+        why = run.reading.foresee(used, wanted)
+        if why:
+            text = "the budget does not cover another attempt on what is left"
+            run.say("stopped", f"{text}: {why}")
+        return not why
 
     def _back_off(self, number: int, files: int) -> None:
         seconds = self.run.request.backoff_seconds * 2 ** (number - 1)

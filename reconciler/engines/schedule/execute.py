@@ -68,7 +68,10 @@ def _carried_out(run: Run, lease: Lease) -> tuple[ActionResult, ...]:
     fence.resolve(request.catalog, request.table, run.table, run.ledger, lease, run.on_event)
     executors = executors_of(run)
     vanished.again(run.table.errors, lambda: _check(run, executors))
+    planned = dict(zip(request.action_ids, request.planned_bytes, strict=False))
+    run.reading.later = sum(planned.values())
     for executor in executors:
+        run.reading.later -= sum(planned.get(key, 0) for key, _ in executor.items)
         executor.carry_out()
         if run.waiting:  # what follows is planned on the table with these batches
             break

@@ -16,6 +16,7 @@ from reconciler.plan.execution import (
     Intent,
     Ledger,
     Outcome,
+    Used,
 )
 from reconciler.rewrite.decoded import Decoded
 
@@ -23,17 +24,30 @@ OnEvent = Callable[[Event], None]
 
 
 class Reading:
-    """How many bytes a run may read, and will have read; may be used by several threads."""
+    """How many bytes a run may read, and will have read. They are reserved before they are read, so
+    that a run that is killed has read no more. May be used by several threads.
 
-    def __init__(self) -> None:
+    reserve: as of `ExecutionRequest`.
+    """
+
+    def __init__(self, reserve: Callable[[Used, int], str] | None = None) -> None:
         self._limit: int | None = None
+        self._reserve, self._used = reserve, Used()
         self._foreseen, self._lock = 0, threading.Lock()
+        self.later = 0
+        """Bytes that are reserved for the executors that have not begun."""
 
-    def foresee(self, size: int, limit: int | None) -> None:
-        """Count so many bytes as read once the present attempt ends, if nothing is read twice.
-        limit: what the budgets leave in bytes, None without one."""
+    def foresee(self, used: Used, wanted: int) -> str:
+        """Count what an attempt reads as read, if nothing is read twice; return why the budgets do
+        not cover it, "" if they do. used: by recorded outcomes."""
         with self._lock:
-            self._foreseen, self._limit = size, limit
+            self._used, self._foreseen = used, used.read_bytes + wanted
+            return self._covered(self._foreseen)
+
+    def limit(self, size: int | None) -> None:
+        """size: bytes that the budgets leave for the whole run; None without a limit."""
+        with self._lock:
+            self._limit = size
 
     def affords(self, size: int) -> bool:
         """Whether the budgets cover reading so many bytes once more, which then count as read.
@@ -42,10 +56,15 @@ class Reading:
         and computed says how much CPU time a byte takes.
         """
         with self._lock:
-            if self._limit is not None and self._foreseen + size > self._limit:
+            if self._covered(self._foreseen + size):
                 return False
             self._foreseen += size
             return True
+
+    def _covered(self, size: int) -> str:
+        if self._limit is not None and size > self._limit:
+            return "too little was left when the run began"
+        return self._reserve(self._used, size + self.later) if self._reserve is not None else ""
 
 
 class Run:
@@ -114,10 +133,17 @@ class Run:
         self.conflicts = 0
         self.stopped = False
         self.lease_lost = lambda: ""
-        self.reading = Reading()
+        self.reading = Reading(request.reserve)
 
     def attempt_id(self) -> str:
         return attempt.new_id(self.request.plan_id, self.table)
+
+    def used(self) -> Used:
+        """Return what the recorded outcomes have measured."""
+        return Used(
+            sum(outcome.read_bytes for outcome in self.outcomes),
+            sum(outcome.cpu_seconds for outcome in self.outcomes),
+        )
 
     def begin_attempt(self) -> str:
         """Return the id of a new attempt on the table as last refreshed."""

@@ -28,6 +28,7 @@ from reconciler.engines.table import Table
 from reconciler.errors import (
     MemoryExhaustedError,
     TableDamagedError,
+    UnavailableError,
     UnsupportedError,
     UserError,
     VerificationError,
@@ -75,6 +76,7 @@ def rewrite_group(
             try:
                 found = made.enter_context(_by_engine(one, plan, inputs))
             except Unfit as unfit:
+                _require_repeat(attempt, one.base, group, str(unfit))
                 left = native.Unplanned(str(unfit))
         if left is not None:
             _require_writable(attempt, group, left)
@@ -90,6 +92,17 @@ def rewrite_group(
         number, group, files, rows, hashed, spent, verified, time.monotonic() - started,
         attempt.repeated.get(one.base, 0), "" if left is None else left.why, blocks,
     )  # fmt: skip
+
+
+def _require_repeat(attempt: Attempt, base: str, group: Group, why: str) -> None:
+    """Raise UnavailableError if the budgets do not cover that Spark reads the group once more."""
+    if not attempt.repeats(base, group.bytes):
+        raise UnavailableError(
+            f"could not rewrite {attempt.name}: Spark has to write a group, because of {why}, and "
+            "the budget does not cover reading its files once more",
+            details=(LEFT_ALONE,),
+            do="leave budget for a second try",
+        )
 
 
 def require_columns(table: Table, key: Sequence[SortColumn]) -> None:

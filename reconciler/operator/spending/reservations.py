@@ -29,7 +29,7 @@ class Recorded:
         return (*self.reserved, *self.handle.spent(policy, table_uuid))
 
     def automatic_spent(
-        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
+        self, table_uuid: str, since: dt.datetime, approved: Collection[str], besides: str = ""
     ) -> int:
         return self.handle.automatic_spent(table_uuid, since, approved)
 
