@@ -75,9 +75,9 @@ Made = Callable[[Bench], tuple[str, Action]]
 CASES: list[tuple[Made, Any, str]] = [
     (_dangling, commit, "prepare"),
     (_dangling, commit, "send"),
-    (_dangling, batch, "_committed"),
+    (_dangling, batch, "_record_commit"),
     (_manifests, commit, "send"),
-    (_manifests, batch, "_committed"),
+    (_manifests, batch, "_record_commit"),
     (_snapshots, metadata, "apply"),
     (_snapshots, cleanup, "discard"),
     (_snapshots, OneByOneExecutor, "record"),

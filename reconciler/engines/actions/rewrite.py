@@ -69,7 +69,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
     def states(self, head: int, done: Collection[str]) -> dict[str, ActionState]:
         run = self.run
         wanted = [path for _, action in self.items for path in action.inputs]
-        keys = [_described(action) for _, action in self.items]
+        keys = [_describing_columns(action) for _, action in self.items]
         columns = inputs.columns_to_describe(keys)
         self.tasks = run.table.tasks(head, wanted, columns)
         now = run.table.facts().metadata
@@ -181,7 +181,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
             if named is None:
                 raise
             raise named from error
-        self.run.on_event(_verified(written, groups))
+        self.run.on_event(_verified_event(written, groups))
         return written
 
     def _collect(
@@ -236,10 +236,10 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
     ) -> bool:
         """Send one batch; return False if it was refused and its files were dropped."""
         self.run.require_lease()
-        paths = [file.path for part in written for file in part.group.inputs]
+        paths = [file.path for one in written for file in one.group.inputs]
         tasks = attempt.table.tasks(attempt.snapshot_id, paths)
-        files = [file for part in written for file in part.files]
-        self.sent.update(part.number for part in written)
+        files = [file for one in written for file in one.files]
+        self.sent.update(one.number for one in written)
         operation = replace(self._operation(attempt, tasks, files), trees=_trees(written))
         return batch.send(
             self.run, attempt, number, operation, [_part(one, groups) for one in written]
@@ -254,27 +254,28 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
 def _trees(written: Sequence[Written]) -> tuple[str, ...]:
     """Return the keys of the trees by which all block ids in these files are true; () if files kept
     ids of others."""
-    blocks = [part.blocks for part in written]
+    blocks = [group.blocks for group in written]
     if any(one is None for one in blocks):
         return ()
     trees = [one.tree for one in blocks if one is not None]
     return tuple(sorted({key_of(tree) for tree in trees if tree is not None}))
 
 
-def _described(action: Rewrite) -> tuple[SortColumn, ...]:
-    """The columns whose bounds decide which inputs are grouped, and how they are cut."""
+def _describing_columns(action: Rewrite) -> tuple[SortColumn, ...]:
+    """Return the columns whose bounds decide which inputs are grouped, and how they are cut."""
     by = action.grouped_by
     return (*action.ordering.key, *([SortColumn(by.source_id)] if by is not None else []))
 
 
 def _part(written: Written, groups: int) -> Part:
+    """Return a written group as a part of its batch. groups: number of groups of the attempt."""
     group = written.group
     # A try that was killed has taken as much CPU as the one that ended, for all that is known.
     tries = 1.0 + written.repeated_bytes / max(group.bytes, 1)
     return Part(
         action_id=group.action_id,
         title=_title(group, written.number, groups),
-        verified=_verified(written, groups),
+        verified=_verified_event(written, groups),
         inputs=tuple(file.path for file in group.inputs),
         outputs=written.paths,
         read_bytes=group.bytes + written.repeated_bytes,
@@ -291,7 +292,8 @@ def _title(group: Group, number: int, groups: int) -> str:
     return f"{group.action.verb} {number + 1}/{groups}  {files} {iec(group.bytes)}"
 
 
-def _verified(written: Written, groups: int) -> Event:
+def _verified_event(written: Written, groups: int) -> Event:
+    """Return the line of progress of a group whose rows were compared. groups: of the attempt."""
     group = written.group
     done = "read ok  sort ok" if group.action.ordering.key else "read ok"
     rows = count(written.rows)

@@ -47,9 +47,12 @@ def prepare(table: Table, operation: Operation, audit: Audit) -> PendingCommit:
     return table.begin(operation, audit.branch)
 
 
-def refuse_branch(table: Table, audit: Audit | None, shown: str) -> None:
-    """Raise BlockedError if batches wait for approval, or if the table has a branch of the audit's
-    name which is not of an audit."""
+def drop_or_refuse_branches(table: Table, audit: Audit | None, shown: str) -> None:
+    """Drop the branches of audits that ended, and those that a person published.
+
+    Raises BlockedError if batches wait for approval, or if the table has a branch of the audit's
+    name which is not of an audit.
+    """
     drop(table)
     drop_published(table)
     held = waiting_batches(log_of(table))

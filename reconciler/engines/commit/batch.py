@@ -71,26 +71,26 @@ def send(
     waits = audited is not None and bool(audited.waits)
     trial = None if audited is None else audit.prepare(run.table, operation, audited)
     commits = () if waits else commit.prepare(run.table, operation)
-    intent = _recorded(run, attempt, number, parts, (*commits, *([trial] if trial else [])))
+    intent = _record_intent(run, attempt, number, parts, (*commits, *([trial] if trial else [])))
     if audited is not None and trial is not None:
         held = audit.commit_to_branch(run.table, operation, intent, trial, audited, run.waiting)
         if isinstance(held, commit.Refused):
-            _refused(run, intent, held, parts)
-            _dropped(run, attempt.table, intent, parts)
+            _record_refusal(run, intent, held, parts)
+            _delete_outputs(run, attempt.table, intent, parts)
             _raise_if_final(run, held)
             return False
         if audited.check:
             text = f"batch {number}: the check of branch {audited.branch} returned no row"
             run.say("audit", text, intent.action_ids[0])
         if waits:
-            _waits(run, intent, held, parts, audited.branch)
+            _record_waiting(run, intent, held, parts, audited.branch)
             return True
-    sent = _sent(run, attempt, operation, intent, parts, commits)
-    if sent is not None:
-        _refused(run, intent, sent, parts)
-        _dropped(run, attempt.table, intent, parts)
-        _raise_if_final(run, sent)
-    return sent is None
+    refused = _commit_to_main(run, attempt, operation, intent, parts, commits)
+    if refused is not None:
+        _record_refusal(run, intent, refused, parts)
+        _delete_outputs(run, attempt.table, intent, parts)
+        _raise_if_final(run, refused)
+    return refused is None
 
 
 def publish(
@@ -101,17 +101,19 @@ def publish(
     run.require_lease()
     fit.require(attempt.table, operation, attempt.snapshot_id)
     commits = commit.prepare(run.table, operation)
-    intent = _recorded(run, attempt, number, (part,), commits)
-    sent = _sent(run, attempt, operation, intent, (part,), commits)
-    if sent is not None:
-        _refused(run, intent, sent, (part,))
-        _raise_if_final(run, sent)
-    return sent
+    intent = _record_intent(run, attempt, number, (part,), commits)
+    refused = _commit_to_main(run, attempt, operation, intent, (part,), commits)
+    if refused is not None:
+        _record_refusal(run, intent, refused, (part,))
+        _raise_if_final(run, refused)
+    return refused
 
 
-def _recorded(
+def _record_intent(
     run: Run, attempt: Attempt, number: int, parts: Sequence[Part], commits: Sequence[PendingCommit]
 ) -> Intent:
+    """Record the batch in the ledger before it is sent; from then on the run is in doubt about it.
+    commits: those that may be sent for it."""
     actions = tuple(dict.fromkeys(part.action_id for part in parts))
     inputs = tuple(sorted(path for part in parts for path in part.inputs))
     intent = replace(
@@ -124,7 +126,7 @@ def _recorded(
     return intent
 
 
-def _sent(
+def _commit_to_main(
     run: Run,
     attempt: Attempt,
     operation: Operation,
@@ -132,7 +134,7 @@ def _sent(
     parts: Sequence[Part],
     commits: Sequence[PendingCommit],
 ) -> commit.Refused | None:
-    """Commit the batch to main; return why it was refused, None if it was not."""
+    """Commit the batch to main and record that; return why it was refused, None if it was not."""
     text = f"committing batch {intent.batch}: {plural(len(intent.inputs), 'file')}"
     run.say("commit", text, intent.action_ids[0])
     batch = commit.Batch(
@@ -143,14 +145,17 @@ def _sent(
         sent = _settle(run, intent, sent, parts)
     if isinstance(sent, commit.Refused):
         return sent
-    _committed(run, intent, sent.snapshot_id, parts)
+    _record_commit(run, intent, sent.snapshot_id, parts)
     return None
 
 
-def _waits(run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part], branch: str) -> None:
+def _record_waiting(
+    run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part], branch: str
+) -> None:
+    """Record a batch that stays on the branch until a person approves it."""
     run.waiting.append(snapshot_id)
     run.held.update(intent.inputs)
-    _report(run, intent, snapshot_id, parts, WAITING, f"waits on branch {branch}")
+    _record_and_report(run, intent, snapshot_id, parts, WAITING, f"waits on branch {branch}")
 
 
 def _base(run: Run, attempt: Attempt) -> commit.Base:
@@ -160,14 +165,14 @@ def _base(run: Run, attempt: Attempt) -> commit.Base:
     )
 
 
-def _committed(run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part]) -> None:
+def _record_commit(run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part]) -> None:
     run.own.add(snapshot_id)
     run.own_since_read.add(snapshot_id)
     run.done_ids.update(intent.action_ids)
-    _report(run, intent, snapshot_id, parts, COMMITTED, f"commit {short(snapshot_id)}")
+    _record_and_report(run, intent, snapshot_id, parts, COMMITTED, f"commit {short(snapshot_id)}")
 
 
-def _report(
+def _record_and_report(
     run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part], state: str, where: str
 ) -> None:
     """Record the outcomes of a batch whose files are in a snapshot, and report each action."""
@@ -179,21 +184,21 @@ def _report(
 
 
 def _settle(
-    run: Run, intent: Intent, sent: commit.Unknown, parts: Sequence[Part]
+    run: Run, intent: Intent, unknown: commit.Unknown, parts: Sequence[Part]
 ) -> Committed | commit.Refused:
     """Settle a commit whose call failed with an unknown outcome."""
     again = "run the command again: it checks, cleans up and continues"
-    if sent.lost:
+    if unknown.lost:
         raise UnknownCommitError(
             f"the Spark process ended while it committed to {run.shown}",
             details=("It is unknown whether the commit arrived; its files were kept.",),
             do=again,
         )
-    run.record(intent, _outcomes(intent, parts, UNKNOWN_OUTCOME, None, sent.why))
-    run.say("unknown", f"the commit's outcome is unknown ({sent.why}); checking")
+    run.record(intent, _outcomes(intent, parts, UNKNOWN_OUTCOME, None, unknown.why))
+    run.say("unknown", f"the commit's outcome is unknown ({unknown.why}); checking")
     try:
         outcomes = fence.settle(
-            run.request.catalog, run.table, intent, True, run.on_event, sent.asserted
+            run.request.catalog, run.table, intent, True, run.on_event, unknown.asserted
         )
     except ReconcilerError:
         raise
@@ -201,7 +206,7 @@ def _settle(
         why = run.table.errors.message(error)
         raise UnknownCommitError(
             f"whether a commit to {run.shown} arrived is unknown",
-            said=(f"{sent.why}; then: {why}",),
+            said=(f"{unknown.why}; then: {why}",),
             details=("Its files were kept.",),
             do=again,
         ) from error
@@ -209,7 +214,7 @@ def _settle(
     _remove_metadata(run, intent)
     if committed is not None:
         return Committed(committed)
-    return commit.Refused(sent.why, conflict=False, unwritable=sent.unwritable)
+    return commit.Refused(unknown.why, conflict=False, unwritable=unknown.unwritable)
 
 
 def _remove_metadata(run: Run, intent: Intent) -> None:
@@ -221,17 +226,19 @@ def _remove_metadata(run: Run, intent: Intent) -> None:
         run.say("left", f"metadata files of a commit stay: {run.table.errors.message(error)}")
 
 
-def _refused(run: Run, intent: Intent, sent: commit.Refused, parts: Sequence[Part]) -> None:
+def _record_refusal(
+    run: Run, intent: Intent, refused: commit.Refused, parts: Sequence[Part]
+) -> None:
     """Record that the batch was refused."""
-    state = CONFLICT if sent.conflict else FAILED
-    run.record(intent, _outcomes(intent, parts, state, None, sent.why))
-    run.conflicts += sent.conflict
-    word = "CONFLICT" if sent.conflict else "REFUSED"
+    state = CONFLICT if refused.conflict else FAILED
+    run.record(intent, _outcomes(intent, parts, state, None, refused.why))
+    run.conflicts += refused.conflict
+    word = "CONFLICT" if refused.conflict else "REFUSED"
     for part in parts:
-        run.say("conflict", f"{part.title}  {word}: {sent.why}", part.action_id)
+        run.say("conflict", f"{part.title}  {word}: {refused.why}", part.action_id)
 
 
-def _dropped(run: Run, table: Table, intent: Intent, parts: Sequence[Part]) -> None:
+def _delete_outputs(run: Run, table: Table, intent: Intent, parts: Sequence[Part]) -> None:
     """Delete the files of a refused batch; what stays is deleted when the attempt is closed."""
     gone = cleanup.discard(table, intent.outputs)
     if gone.error is not None:
@@ -246,33 +253,33 @@ def _dropped(run: Run, table: Table, intent: Intent, parts: Sequence[Part]) -> N
         )
 
 
-def _raise_if_final(run: Run, sent: commit.Refused) -> None:
+def _raise_if_final(run: Run, refused: commit.Refused) -> None:
     """Raise if the attempt cannot go on."""
-    if sent.denied:
-        raise commit.denied(run.shown, sent.why)
-    if sent.unwritable is not None:
+    if refused.denied:
+        raise commit.denied(run.shown, refused.why)
+    if refused.unwritable is not None:
         doing = f"commit to {run.shown}"
-        raise run.table.errors.translate(sent.unwritable, doing) from sent.unwritable
-    if sent.audit:
-        raise audit_failed(run.shown, sent.why)
-    if sent.invalid:
+        raise run.table.errors.translate(refused.unwritable, doing) from refused.unwritable
+    if refused.audit:
+        raise audit_failed(run.shown, refused.why)
+    if refused.invalid:
         raise InternalError(
             f"a commit to {run.shown} was found invalid",
-            said=(sent.why,),
+            said=(refused.why,),
             details=("Nothing of it is in the table; what was written was removed.",),
             do="keep the plan and report it as a bug; no row of the table was changed",
         )
-    if sent.fenced:
+    if refused.fenced:
         raise BlockedError(
-            f"{run.shown}: {sent.why}",
+            f"{run.shown}: {refused.why}",
             details=("Nothing more was committed by this one.",),
             do="see who else works on the table, then run the command again",
         )
-    if sent.paused:
-        raise standing.paused_error(run.shown, sent.paused)
-    if sent.live:
-        raise standing.live_branch_error(run.shown, sent.live)
-    if sent.rolled_back:
+    if refused.paused:
+        raise standing.paused_error(run.shown, refused.paused)
+    if refused.live:
+        raise standing.live_branch_error(run.shown, refused.live)
+    if refused.rolled_back:
         standing.refuse_rolled_back(run.table, run.request.plan_id, run.shown)
 
 

@@ -133,11 +133,12 @@ class Guard:
     """The head that the last request was made for, the only one on which the catalog accepts it."""
 
     def allows(self, line: Iterable[SnapshotInfo]) -> bool | None:
+        """Judge the request as `table.Guard` says, and note why it is refused."""
         try:
             self.already = history.carrying(self.table, self.batch.intent)
             if self.already is not None:
                 return None
-            seen = _until(line, self.batch.base.snapshot_id)
+            seen = _down_to(line, self.batch.base.snapshot_id)
             self.asserted = seen[0].id if seen else None
             self.refusal = self._check(seen)
         except Exception as error:
@@ -197,7 +198,7 @@ def upgraded(table: Table) -> str:
     return f"the table was upgraded to format {table.format_version()}"
 
 
-def _until(line: Iterable[SnapshotInfo], base: int) -> list[SnapshotInfo]:
+def _down_to(line: Iterable[SnapshotInfo], base: int) -> list[SnapshotInfo]:
     """Return the snapshots from the head back to the base, included; all of them if it is
     missing."""
     found = []
@@ -219,9 +220,9 @@ def prepare(table: Table, operation: Operation) -> tuple[PendingCommit, ...]:
 def send(table: Table, batch: Batch, commits: Sequence[PendingCommit]) -> Sent:
     """Commit a batch; send it again while it only loses against other writers."""
     sent: Sent = Refused("not sent", conflict=False)
-    for attempt, change in enumerate(commits):
-        if attempt:
-            time.sleep(RESEND_SECONDS * attempt)
+    for number, change in enumerate(commits):
+        if number:
+            time.sleep(RESEND_SECONDS * number)
         sent = _send_once(table, batch, change)
         if not isinstance(sent, Refused) or sent.final:
             break

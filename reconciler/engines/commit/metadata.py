@@ -40,8 +40,11 @@ def apply(
     the commit names the metadata that was judged; after a refusal the new metadata is judged. If a
     commit was reported as failed, or not answered, and its change is found in the table, it is
     ours. judge: whether the change is pending. change: makes it from the metadata as last
-    refreshed. Returns the state found, and after a commit "name: old -> new" for the ledger and for
-    people.
+    refreshed.
+
+    Returns the state in which the change was found, and "name: old -> new" for the ledger and for
+    people. PENDING means that it was found pending and is committed now; with another state nothing
+    was sent, and the text is "".
     """
     detail = unknown = ""
     for number in range(RESENDS):

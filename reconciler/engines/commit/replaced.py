@@ -18,9 +18,9 @@ from reconciler.plan.execution import FAILED, Intent, Outcome
 AGAIN = "run the command again: it makes a new plan for the table that is there now"
 
 
-def replaced(run: Run, error: BaseException) -> str:
-    """Return what became of the table if that explains the error, "" if it is still the planned
-    one or cannot be asked for."""
+def what_became(run: Run, error: BaseException) -> str:
+    """Return what became of the planned table, as a clause, if that explains the error; "" if the
+    catalog still has it or does not answer."""
     errors = run.table.errors
     if errors.lost(error):
         return ""
@@ -32,8 +32,9 @@ def replaced(run: Run, error: BaseException) -> str:
     return "" if same else "it was dropped and created again"
 
 
-def ended(run: Run, why: str) -> StalePlanError:
-    """Clean up after the run, and return the error that ends it."""
+def clean_up(run: Run, why: str) -> StalePlanError:
+    """Remove what the run left, close its attempts, and return the error to raise. why: what became
+    of the table."""
     details = [f"Meanwhile {why}."]
     by_attempt: dict[str, list[Intent]] = {}
     for intent in run.ledger.open_intents(run.request.table_uuid):

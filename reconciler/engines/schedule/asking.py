@@ -92,8 +92,8 @@ def _exchange_costs(exchanges: Sequence[Exchange]) -> tuple[int, int]:
 def shares(number: int, own: int, shared: int, tasks: int) -> list[range]:
     """Return the numbers of data files in parts, one for each task, at most `tasks` of them.
 
-    own: bytes that are read for one data file each. shared: bytes that are read for all of them,
-    by every task again: there are only so many tasks that each has no less of its own.
+    own: bytes that are read for one data file alone, of all of them. shared: bytes that every task
+    reads again: there are only so many tasks that each reads no less of its own.
     """
     pieces = max(1, min(tasks, number, own // max(shared, 1)))
     return [range(at, number, pieces) for at in range(pieces)]

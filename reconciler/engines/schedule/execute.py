@@ -52,10 +52,10 @@ def execute(
             try:
                 results = _carried_out(run, lease)
             except Exception as error:
-                why = replaced.replaced(run, error)
+                why = replaced.what_became(run, error)
                 if not why:
                     raise
-                raise replaced.ended(run, why) from error
+                raise replaced.clean_up(run, why) from error
         return ExecutionResult(
             tuple(run.attempts), results, tuple(run.outcomes), len(run.own), run.conflicts,
             run.stopped, time.monotonic() - started, waiting=len(run.waiting),
@@ -96,14 +96,15 @@ def resume(
 
 
 def _check(run: Run, executors: Sequence[Executor[Any]]) -> None:
-    """Raise for reasons that apply to the whole request, before anything is written."""
+    """Raise for reasons that apply to the whole request, before a row is written. Branches that
+    earlier audits left are dropped."""
     run.table.refresh()
     standing.require_plan(run.table, run.request, run.shown)
     standing.refuse_paused(run.table, run.shown)
     standing.refuse_later_times(run.table, run.shown)
     standing.refuse_rolled_back(run.table, run.request.plan_id, run.shown)
     if all(action.consent is Consent.POLICY for action in run.request.actions):
-        audit.refuse_branch(run.table, run.request.audit, run.shown)
+        audit.drop_or_refuse_branches(run.table, run.request.audit, run.shown)
     if not run.request.allow_live_branches:
         standing.refuse_live_branches(run.table, run.shown)
     inputs.refuse_table(run.table, run.shown)
