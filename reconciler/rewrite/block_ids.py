@@ -33,9 +33,10 @@ class Blocks:
     """The tree whose leaves are numbered; None: every row gets NULL."""
 
 
-def ways(tree: Tree) -> list[dict[int, tuple[int, int]]]:
-    """Return, of each leaf, the least and the greatest number of thresholds at or below a row of
-    it, by the columns on the way to it."""
+def code_ranges(tree: Tree) -> list[dict[int, tuple[int, int]]]:
+    """Return the least and the greatest code of the rows of each leaf, by the ids of the columns
+    that are cut on the way to it. A code is the number of a column's thresholds at or below a
+    row."""
     numbers: dict[Cut, int] = {}
     for own in tree.of_column.values():
         numbers |= {cut: number for number, cut in enumerate(own)}
@@ -54,10 +55,11 @@ def ways(tree: Tree) -> list[dict[int, tuple[int, int]]]:
 
 
 def leaves_of(blocks: Blocks) -> dict[str, list[int]]:
-    """Return the relation LEAVES as columns: the id of each leaf, and its ends by column."""
+    """Return the relation LEAVES as columns: the id of each leaf, and the ends of its
+    codes by column."""
     tree = blocks.tree
     assert tree is not None
-    rows = ways(tree)
+    rows = code_ranges(tree)
     found = {"id": [blocks.base + leaf for leaf in range(tree.leaves)]}
     for field_id, own in tree.of_column.items():
         ends = [row.get(field_id, (0, len(own))) for row in rows]

@@ -57,7 +57,11 @@ POSITION_MAPPING = [{"field-id": one.field_id, "names": [one.name]} for one in P
 
 
 class Unreadable(Exception):
-    """A file holds what the witness cannot compare."""
+    """A file holds what a reader of this package cannot take for a column of the table: to the
+    engine it is damaged, to the witness it cannot be compared.
+
+    column: dotted name, "" if it concerns the file as a whole. detail: a clause without values.
+    """
 
     def __init__(self, column: str, detail: str) -> None:
         super().__init__(column, detail)

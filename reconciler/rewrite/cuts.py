@@ -1,5 +1,7 @@
 """Cuts the rows of a task into the files that it writes, and these into row groups.
 
+These are not the cuts of a tree (`Cut`), which are conditions.
+
 In comes the number of rows, or the rows of each leaf of a tree; out come `PlannedFile`s in the
 order in which they are written.
 """
@@ -33,28 +35,31 @@ class PlannedFile:
 
 
 def files_of_rows(task: Task, rows: int, partitions: Partitions | None) -> list[PlannedFile]:
-    """Return the files to write, in order, with the rows of each of their row groups."""
+    """Return the files to write, in order, with the rows of each of their row groups.
+
+    rows: number of live rows. partitions: that rows move to, None if they keep theirs.
+    """
     if partitions is None:
         return [PlannedFile(own) for own in even_row_groups(rows, len(task.paths), task.group_rows)]
-    cuts = []
+    planned = []
     for number, own in enumerate(partitions.rows.tolist()):
         files = int(output_files(own, task.file_rows))
-        entry, path = partitions.entry(number), partitions.path(number)
+        entry, directory = partitions.entry(number), partitions.directory(number)
         groups = even_row_groups(own, files, task.group_rows)
-        cuts += [PlannedFile(each, entry, path) for each in groups]
-    return cuts
+        planned += [PlannedFile(each, entry, directory) for each in groups]
+    return planned
 
 
 def files_of_leaves(
     task: Task, counted: leaves.Counted, partitions: Partitions | None
 ) -> list[PlannedFile]:
     """Return the same where files end at the leaves of the task's tree. counted: of all rows."""
-    tree, cuts = task.order.tree, list[PlannedFile]()
+    tree, planned = task.order.tree, list[PlannedFile]()
     assert tree is not None
     for number in range(1 if partitions is None else len(partitions.rows)):
         entry = () if partitions is None else partitions.entry(number)
-        path = "" if partitions is None else partitions.path(number)
+        directory = "" if partitions is None else partitions.directory(number)
         own = counted.of_partition(number, tree.leaves)
         groups = leaves.files_at(tree, *own, task.file_rows, task.group_rows)
-        cuts += [PlannedFile(each, entry, path) for each in groups]
-    return cuts
+        planned += [PlannedFile(each, entry, directory) for each in groups]
+    return planned

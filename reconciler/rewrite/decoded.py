@@ -64,8 +64,9 @@ class _File:
     """As `_Sums.plain`."""
 
 
-class Decoded:
-    """Collects what the footers of files say. Several threads may note files at once."""
+class DecodedSizes:
+    """The memory that the rows of files take, by what their footers say. Several threads may note
+    files at once."""
 
     def __init__(self) -> None:
         self._files: dict[str, _File] = {}

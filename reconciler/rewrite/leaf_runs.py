@@ -51,9 +51,9 @@ class Run:
     """Rows that follow each other when they are written."""
 
     first: int
-    """The first leaf, counted through all partitions as in `Counted.slots`."""
+    """The first slot (`leaves.Counted`)."""
     last: int
-    """The last leaf."""
+    """The last slot."""
     begin: int
     """Rows that are written before."""
     rows: int
@@ -103,7 +103,7 @@ def ranks(
 ) -> Numbers:
     """Return how many rows are written before each row.
 
-    slot: of each row in order of arrival, its leaf after those of the partitions before its own.
+    slot: of each row in order of arrival, as in `leaves.Counted`.
     """
     found = np.empty(len(slot), dtype=np.min_scalar_type(max(1, len(slot))))
     for run in runs:

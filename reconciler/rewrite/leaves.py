@@ -31,7 +31,7 @@ Codes = npt.NDArray[np.integer[Any]]
 Ways = Mapping[int, Sequence[Column]]
 """The way to each column of a table, by field id (`TableShape.ways`)."""
 DENSE = 4
-"""Numbers of leaves, in rows, up to which all of them are counted in one array."""
+"""The greatest slot, per row, up to which all slots are counted in one array."""
 TABLE_BITS = 16
 """Numbers of a table by which codes are looked up, as a power of two."""
 
@@ -50,12 +50,16 @@ def leaf_of(tree: Tree, values: Mapping[int, pa.ChunkedArray], rows: int) -> Int
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many rows there are of each leaf that has some."""
+    """How many rows there are of each leaf that has some.
+
+    Where rows move to partitions, each partition has all leaves of the tree. A slot is one leaf of
+    one partition: the number of the partition times the leaves of the tree, plus the leaf.
+    """
 
     slots: Int64
-    """int64[leaves], ascending: each leaf, after all leaves of the partitions before its own."""
+    """int64[used slots], ascending: the slots that have rows."""
     rows: Int64
-    """int64[leaves]: rows of each."""
+    """int64[used slots]: rows of each."""
 
     @property
     def total(self) -> int:
@@ -68,7 +72,7 @@ class Counted:
 
 
 def counted(slot: npt.NDArray[Any]) -> Counted:
-    """Return the rows of each leaf. slot: of each row, as in `Counted.slots`."""
+    """Return the rows of each slot. slot: of each row, as in `Counted`."""
     if int(slot.max(initial=0)) <= DENSE * len(slot):
         every = np.bincount(slot)
         slots = np.flatnonzero(every)

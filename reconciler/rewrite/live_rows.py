@@ -26,7 +26,11 @@ class LiveRows:
         self._table, self._decoder, self._deletes = table, decoder, deletes
 
     def live(self, files: Sequence[DataFile]) -> str:
-        """Return SQL of the rows that readers see, as relation `r`."""
+        """Return SQL of the rows that readers see, as relation `r`.
+
+        files: of equal columns; a file with deletes comes alone. The positions that are hidden are
+        registered with DuckDB as relation `gone`.
+        """
         source = self._decoder.rows(file.path for file in files)
         file = files[0]
         if not file.deletes:

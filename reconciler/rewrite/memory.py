@@ -28,20 +28,26 @@ def in_one_pass(task: Task) -> int:
 
 
 def gathered(decoded: int, stored: int) -> int:
-    """Return the memory of rows while they are gathered and written: before, after, and encoded.
-    decoded, stored: their bytes, 0 decoded ones if that is not known."""
+    """Return the memory of rows while they are brought into order and written.
+
+    They are there in order of arrival, in the new order, and as they are encoded. stored: their
+    bytes in files. decoded: their bytes in Arrow's arrays, 0 if that is not known.
+    """
     return int(GATHERED_FACTOR * decoded) + stored if decoded else ROWS_FACTOR * stored
 
 
 def of_keys(rows: int, keys: int) -> int:
-    """Return the memory of the ranks of rows that are themselves on the disk. keys:
+    """Return the memory of the ranks of rows that are themselves on the disk. keys: number of
     columns that they are ordered and moved by."""
     return KEY_BYTES * rows * keys
 
 
 def of_leaves(rows: int, moves: int, file_rows: float) -> int:
-    """Return the same of rows along a tree of cuts: of its columns, one run of leaves is in memory.
-    moves: columns that rows are moved by. file_rows: of a file of the target size."""
+    """Return what `of_keys` does for rows along a tree of cuts: of the columns by which leaves are
+    sorted, one run of leaves is in memory.
+
+    moves: number of columns that rows are moved by. file_rows: rows of a file of the target size.
+    """
     run = min(rows, max(-(-rows // RUNS), int(LARGEST_FILE * file_rows)))
     return _of_ranks(rows, moves) + RUN_BYTES * run
 
@@ -60,8 +66,9 @@ def _of_ranks(rows: int, moves: int) -> int:
 def peak(task: Task, least: int, most: int) -> int:
     """Return the memory that the task takes at most, as predicted, besides that of the process.
 
-    least: with its rows on disk, of which it holds one row group. most: that it may use, which runs
-    of leaves fill.
+    least: the memory with its rows on disk, of which it holds one row group. most: the memory that
+    it may use. A task whose rows do not fit takes the least; along a tree, runs of leaves fill the
+    most.
     """
     whole = 0 if not task.order.keys and not task.moves else in_one_pass(task)
     if whole <= most:

@@ -36,7 +36,8 @@ class Partitions:
         self._values = [_transformed(one, own) for one, own in zip(fields, values, strict=True)]
         numbers = numbers_of_rows([own.chunks for own in self._values], len(values[0]))
         _, self._first, self.of_row = np.unique(numbers, return_index=True, return_inverse=True)
-        """The first row of each partition, and the number of each row's partition."""
+        """int64[partitions], the first row of each; int64[rows], the number of each row's
+        partition."""
 
     @property
     def rows(self) -> Int64:
@@ -50,7 +51,7 @@ class Partitions:
         with _dated():
             return tuple(json_value(own[at].as_py(), field.type) for field, own in pairs)
 
-    def path(self, number: int) -> str:
+    def directory(self, number: int) -> str:
         """Return the directory of a partition, as Iceberg's writers name it."""
         parts = []
         for field, value in zip(self._fields, self.entry(number), strict=True):

@@ -39,7 +39,7 @@ class Opened:
         self._keyed = _by_keys(file.deletes)
         for ids, ones in self._keyed.items():
             for field_id in ids:
-                reader.key_column(field_id, ones[0])
+                reader.key_column(field_id, ones[0])  # raises Damaged where no schema has it
 
     def close(self) -> None:
         if self._parquet is not None:

@@ -32,8 +32,8 @@ from reconciler.rewrite.moves import Partitions
 from reconciler.rewrite.opened import Opened
 from reconciler.rewrite.outputs import Outputs, StagedFile
 from reconciler.rewrite.partition_check import TargetField
+from reconciler.rewrite.portions import Portions
 from reconciler.rewrite.read import Reader
-from reconciler.rewrite.rest import Rest
 from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.rewrite.task import Made, Output, Resources, Task
 from reconciler.rewrite.witness import compared
@@ -102,6 +102,8 @@ def rewritten(
 
 
 def _compared(check: Check, run: _Run, outputs: Sequence[Output], scratch: Scratch) -> Compared:
+    """Compare the outputs with the inputs in scratch, which finds the outputs by their locations
+    from now on."""
     for staged in run.outputs.files:
         scratch.adopt(staged.location, staged.path)
     files = [
@@ -141,8 +143,8 @@ class _Run:
     """The files that it writes."""
     spent: list[float] = field(default_factory=list)
     """CPU seconds of each piece of work."""
-    decoded: list[int] = field(default_factory=list)
-    """Memory for the rows of each row group that was read for a sort in one pass."""
+    held_bytes: list[int] = field(default_factory=list)
+    """Bytes of memory that each row group takes which is held for a sort in one pass."""
 
     @contextlib.contextmanager
     def clocked(self) -> Iterator[None]:
@@ -158,10 +160,11 @@ class _Run:
                 return self._sorted()
         return self._spilled()
 
-    def _begin(self, cut: PlannedFile) -> StagedFile:
-        """Return where the next file is written."""
+    def _begin(self, planned: PlannedFile) -> StagedFile:
+        """Begin the next file of the outputs; return where it is written."""
         paths, number = self.task.paths, len(self.outputs.files)
-        return self.outputs.begin(paths[0] if self.task.file_rows else paths[number], cut.directory)
+        path = paths[0] if self.task.file_rows else paths[number]
+        return self.outputs.begin(path, planned.directory)
 
     def _dictionaries(self) -> list[str]:
         footers = [self.reader.footer(file.path) for file in self.task.files]
@@ -170,7 +173,8 @@ class _Run:
     def _live(
         self, columns: Sequence[Column], dictionaries: Sequence[str] = ()
     ) -> Iterator[pa.Table]:
-        """Yield the live rows of all files, in order of arrival, for the last time."""
+        """Yield the live rows of all files, in order of arrival; what is held of a file is freed
+        after its last row."""
         for file in self.task.files:
             yield from self._live_of(file, columns, dictionaries)
             self.reader.scratch.forget(file.path)
@@ -230,9 +234,9 @@ class _Run:
     def _packed(self) -> list[Output]:
         """Write rows as they come: one row group of an output is in memory at a time."""
         rows = sum(self._live_rows(file) for file in self.task.files)
-        rows_left = self._live(self.reader.columns, self._dictionaries())
-        rest = Rest(map(self._with_ids, rows_left))
-        return self._written(files_of_rows(self.task, rows, None), rest.take)
+        live = self._live(self.reader.columns, self._dictionaries())
+        portions = Portions(map(self._with_ids, live))
+        return self._written(files_of_rows(self.task, rows, None), portions.take)
 
     def _live_rows(self, file: DataFile) -> int:
         opened = Opened(self.reader, file)
@@ -242,19 +246,19 @@ class _Run:
             opened.close()
 
     def _written(
-        self, cuts: Iterable[PlannedFile], take: Callable[[int], pa.Table]
+        self, files: Iterable[PlannedFile], take: Callable[[int], pa.Table]
     ) -> list[Output]:
         """Write files one after another. take: returns the next rows."""
-        return [self._write(self._begin(cut), cut, take) for cut in cuts]
+        return [self._write(self._begin(file), file, take) for file in files]
 
     def _write(
-        self, staged: StagedFile, cut: PlannedFile, take: Callable[[int], pa.Table]
+        self, staged: StagedFile, planned: PlannedFile, take: Callable[[int], pa.Table]
     ) -> Output:
         with writing(staged.path, self.reader.columns, self.task.properties) as made:
-            for count in cut.row_groups:
+            for count in planned.row_groups:
                 self._go_on()
                 made.write(take(count))
-        return replace(made.output(staged.location), partition=cut.partition)
+        return replace(made.output(staged.location), partition=planned.partition)
 
     # In order of keys
 
@@ -294,7 +298,7 @@ class _Run:
         if not tables:
             return []
         del parts
-        order, cuts, leaf = self._ordered(pa.concat_tables(tables))
+        order, planned, leaf = self._ordered(pa.concat_tables(tables))
         at = pa.array(order)
         narrow = self.task.blocks is None  # block ids follow from values of the keys' own types
         found = dict(zip(tables[0].schema.names, _arranged(tables, at, narrow), strict=True))
@@ -314,11 +318,11 @@ class _Run:
         if blocks is not None:
             found[block] = self._ids(blocks, pa.table(found), None if leaf is None else leaf[order])
         table = pa.table({one.name: found.pop(one.name) for one in self.reader.columns})
-        ends = itertools.accumulate(cut.rows for cut in cuts)
+        ends = itertools.accumulate(file.rows for file in planned)
         work = []
-        for cut, end in zip(cuts, ends, strict=True):
-            own = table.slice(end - cut.rows, cut.rows)
-            work.append((self._begin(cut), cut, Rest(iter([own])).take))
+        for file, end in zip(planned, ends, strict=True):
+            own = table.slice(end - file.rows, file.rows)
+            work.append((self._begin(file), file, Portions(iter([own])).take))
         return self._side_by_side(lambda one: self._write(*one), work)
 
     def _held(
@@ -327,8 +331,8 @@ class _Run:
         """Return live rows of a file that stay in memory. Raises _TooLarge."""
         found = []
         for table in self._live_of(file, columns, dictionaries):
-            self.decoded.append(DECODED_FACTOR * table.nbytes)
-            if sum(self.decoded) > self.resources.memory_bytes:
+            self.held_bytes.append(DECODED_FACTOR * table.nbytes)
+            if sum(self.held_bytes) > self.resources.memory_bytes:
                 raise _TooLarge
             found.append(table)
         return found
@@ -356,8 +360,8 @@ class _Run:
 
     def _spilled(self) -> list[Output]:
         """Write in two passes: the keys give each row its place, rows go through the disk."""
-        ranks, cuts, leaf = self._ranks()
-        sizes = [count for cut in cuts for count in cut.row_groups]
+        ranks, planned, leaf = self._ranks()
+        sizes = [count for file in planned for count in file.row_groups]
         rows = spill.Spill(self.reader.scratch.directory, ranks, sizes)
         del ranks
         done = 0
@@ -366,7 +370,7 @@ class _Run:
             done += len(table)
             rows.add(self._with_ids(table, own))
         parts = rows.parts()
-        return self._written(cuts, lambda _: next(parts))
+        return self._written(planned, lambda _: next(parts))
 
     def _ranks(self) -> tuple[Any, list[PlannedFile], Any]:
         """Return the ranks of the rows, the files to write, and the leaf of each row, None without
@@ -378,34 +382,34 @@ class _Run:
         keys = [own for file in self.task.files for own in self._live_of(file, columns)]
         if not keys:
             return [], [], None
-        order, cuts, _ = self._ordered(pa.concat_tables(keys))
-        return inverse_permutation(order), cuts, None
+        order, planned, _ = self._ordered(pa.concat_tables(keys))
+        return inverse_permutation(order), planned, None
 
     def _ranks_by_runs(self, tree: Tree) -> tuple[Any, list[PlannedFile], Any]:
-        """Return the same along a tree."""
+        """Return what `_ranks` does along a tree."""
         slot, pieces, partitions = self._slots(tree)
         counted = leaves.counted(slot)
-        cuts = files_of_leaves(self.task, counted, partitions)
-        ends = list(itertools.accumulate(cut.rows for cut in cuts))
+        planned = files_of_leaves(self.task, counted, partitions)
+        ends = list(itertools.accumulate(file.rows for file in planned))
         given, moves = self.resources.memory_bytes, len(self.task.moves)
         most = memory.rows_of_a_run(given, len(slot), moves)
         runs = leaf_runs.runs_of(counted, ends, most)
         ranks = leaf_runs.ranks(tree, slot, pieces, runs, self._rows_of)
-        return ranks, cuts, slot % tree.leaves
+        return ranks, planned, slot % tree.leaves
 
     def _slots(
         self, tree: Tree
     ) -> tuple[leaf_runs.Numbers, list[leaf_runs.Piece], Partitions | None]:
-        """Return the leaf of each row after those of the partitions before its own, the row groups,
-        and the partitions."""
+        """Return the slot of each row (`leaves.Counted`), the row groups of the inputs, and the
+        partitions that rows move to, None if they keep theirs."""
         task, ways = self.task, self.task.table.ways
-        cut = list(tree.cut_columns) or list(tree.columns)
+        fields = list(tree.cut_columns) or list(tree.columns)
         sources = ordering.columns_with([one.source_id for one in task.moves], ways)
-        columns = ordering.columns_with([*cut, *(one.source_id for one in task.moves)], ways)
+        columns = ordering.columns_with([*fields, *(one.source_id for one in task.moves)], ways)
         found, moved, pieces, at = [], list[pa.Table](), list[leaf_runs.Piece](), 0
         for number, file in enumerate(task.files):
             for group, table in enumerate(self._live_of(file, columns)):
-                of_field = dict(zip(cut, ordering.values_of(cut, ways, table), strict=True))
+                of_field = dict(zip(fields, ordering.values_of(fields, ways, table), strict=True))
                 leaf = leaves.leaf_of(tree, of_field, len(table))
                 found.append(leaf.astype(np.min_scalar_type(tree.leaves)))
                 pieces.append(leaf_runs.Piece(number, group, at, at + len(table)))

@@ -1,4 +1,8 @@
-"""Where a task finds the files that it compares: local ones in place, others fetched to scratch."""
+"""How a process opens files of another store (`Opening`), and where it has them (`Scratch`).
+
+Local files are read and written in place. Others are fetched to scratch before they are read, and
+written there before they are stored.
+"""
 
 from __future__ import annotations
 
@@ -121,11 +125,13 @@ def _scratch_space() -> Path:
     return Path(tempfile.gettempdir())
 
 
-def of_this_process(begin: str, within: Path) -> str:
-    """Return how the names of this process's directories of a kind begin; remove those that killed
-    processes left which could be seen from here. begin: of the names of the kind; a place and the
-    process follow."""
-    here = f"{begin}{_place()}-"
+def prefix_without_leftovers(kind: str, within: Path) -> str:
+    """Remove the directories of a kind that killed processes left; return the prefix of those of
+    this process.
+
+    kind: what names of the kind begin with; host and process follow. within: where they lie.
+    """
+    here = f"{kind}{_place()}-"
     for path in within.glob(f"{here}*"):
         process = path.name.removeprefix(here).partition("-")[0]
         if process.isdigit() and not _lives(int(process)):
@@ -186,7 +192,7 @@ class Scratch:
 
     def __enter__(self) -> Scratch:
         within = _scratch_space()
-        prefix = of_this_process(SCRATCH, within)
+        prefix = prefix_without_leftovers(SCRATCH, within)
         self.directory = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
         return self
 
@@ -317,7 +323,7 @@ class Scratch:
             copy.truncate(size)
 
             def fetch(offset: int, length: int) -> None:
-                with self._storing(location) as io:
+                with self._other_store(location) as io:
 
                     def part() -> None:
                         fresh = not held
@@ -344,7 +350,7 @@ class Scratch:
     def _fetch(self, location: str, to: Path) -> None:
         from reconciler.catalog.vended import again
 
-        with self._storing(location) as io:
+        with self._other_store(location) as io:
 
             def copied() -> None:
                 with io.new_input(location).open() as source, to.open("wb") as copy:
@@ -353,7 +359,7 @@ class Scratch:
             again(io, copied)
 
     @contextlib.contextmanager
-    def _storing(self, location: str) -> Iterator[FileIO]:
+    def _other_store(self, location: str) -> Iterator[FileIO]:
         """Provide what opens a file of another store; whatever fails is an error of storage."""
         from reconciler.catalog.network import on_behalf
 

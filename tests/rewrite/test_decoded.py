@@ -14,7 +14,7 @@ import pytest
 from reconciler.rewrite import decoded as decoding
 from reconciler.rewrite import memory, rewriting
 from reconciler.rewrite.columns import Column
-from reconciler.rewrite.decoded import Decoded
+from reconciler.rewrite.decoded import DecodedSizes
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.task import Key, Order, Resources, Task
 from reconciler.table import parquet_schema
@@ -78,8 +78,8 @@ def _written(directory: Path, makes: dict[str, tuple[str, Make]]) -> tuple[Any, 
     return table_of(columns), files
 
 
-def _noted(files: list[DataFile]) -> Decoded:
-    found = Decoded()
+def _noted(files: list[DataFile]) -> DecodedSizes:
+    found = DecodedSizes()
     for file in files:
         path = Path(file.path.removeprefix("file:"))
         metadata = pq.read_metadata(path)
@@ -161,7 +161,7 @@ def test_the_sizes_of_texts_are_those_that_the_writer_says(tmp_path: Path) -> No
 def test_what_cannot_be_read_of_a_footer_stays_unknown(tmp_path: Path, cut: int) -> None:
     _, files = _written(tmp_path, {"s": COLUMNS["many repeated texts"]})
     metadata = pq.read_metadata(files[0].path.removeprefix("file:"))
-    found = Decoded()
+    found = DecodedSizes()
     found.note("a", metadata, b"\x15" * cut)
     found.note("b", object(), b"")
     assert found.of(["a"]) > 0 and "b" not in found

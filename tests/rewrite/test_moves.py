@@ -160,4 +160,4 @@ def test_dates_that_the_libraries_do_not_have_are_left_to_spark(
     values = pa.chunked_array([pa.array([0, value], stored).cast(arrow.type_of(column))])
     with pytest.raises(Unfit):
         found = Partitions([Field(1, "v", transform, kind)], [values])
-        [(found.entry(n), found.path(n)) for n in range(2)]
+        [(found.entry(n), found.directory(n)) for n in range(2)]

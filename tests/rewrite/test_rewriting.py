@@ -477,7 +477,7 @@ def test_scratch_of_a_process_that_cannot_be_seen_from_here_stays(
                 elsewhere.setattr(storage.socket, "gethostname", lambda: "other")
             else:
                 elsewhere.setattr(storage, "_namespace", lambda: 1)
-            begin = storage.of_this_process(storage.SCRATCH, tmp_path)
+            begin = storage.prefix_without_leftovers(storage.SCRATCH, tmp_path)
         assert gone.exists() and own.directory.exists()
         assert not own.directory.name.startswith(begin.rpartition("-")[0].rpartition("-")[0])
 

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from reconciler.engines.local.messages import LISTENS, Raised, packed, unpacked
 from reconciler.engines.local.resident import resident_bytes
-from reconciler.rewrite.storage import of_this_process
+from reconciler.rewrite.storage import prefix_without_leftovers
 
 T = TypeVar("T")
 PREFIX = "layout-pool-"
@@ -175,7 +175,7 @@ class Pool:
         yet."""
         if self._server is None or self._directory is None:
             within = Path(tempfile.gettempdir())
-            prefix = of_this_process(PREFIX, within)
+            prefix = prefix_without_leftovers(PREFIX, within)
             self._directory = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
             self._listens = False
             self._server = _server(self._directory / "socket", self._loads)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from reconciler.engines.backend import Backend
 from reconciler.engines.table import Table
-from reconciler.rewrite.decoded import Decoded
+from reconciler.rewrite.decoded import DecodedSizes
 from reconciler.rewrite.storage import Opening
 
 RENEWED_SECONDS = 300.0
@@ -43,7 +43,7 @@ class Attempt:
     affords: Callable[[int], bool] = lambda _: True
     """Takes so many bytes of repeated reading from the budgets; false, without effect, if they do
     not cover it."""
-    decoded: Decoded = field(default_factory=Decoded)
+    decoded: DecodedSizes = field(default_factory=DecodedSizes)
     """Memory of inputs, by their footers."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Is set when what runs is not needed any more."""

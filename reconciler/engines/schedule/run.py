@@ -18,7 +18,7 @@ from reconciler.plan.execution import (
     Outcome,
     Used,
 )
-from reconciler.rewrite.decoded import Decoded
+from reconciler.rewrite.decoded import DecodedSizes
 
 OnEvent = Callable[[Event], None]
 
@@ -94,7 +94,7 @@ class Run:
     """Paths of the inputs of these."""
     in_doubt: bool
     """Whether a batch was sent whose outcome is not recorded."""
-    decoded: Decoded
+    decoded: DecodedSizes
     """Memory of the inputs, by their footers."""
     conflicts: int
     """Number of conflicts with other writers."""
@@ -129,7 +129,7 @@ class Run:
         self.waiting = []
         self.held = set()
         self.in_doubt = False
-        self.decoded = Decoded()
+        self.decoded = DecodedSizes()
         self.conflicts = 0
         self.stopped = False
         self.lease_lost = lambda: ""

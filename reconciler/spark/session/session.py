@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import InternalError, ReconcilerError, UnavailableError, UserError
-from reconciler.rewrite.storage import of_this_process
+from reconciler.rewrite.storage import prefix_without_leftovers
 from reconciler.spark.session import iceberg, names, rest_filter, runtime
 from reconciler.spark.session.settings import (
     CATALOG_PREFIX,
@@ -241,7 +241,7 @@ def _scratch(settings: dict[str, str]) -> tempfile.TemporaryDirectory[str]:
     """Return a directory of this process for what a session leaves on disk: its log and, unless the
     user chose another place, the files of Spark's shuffles, which a killed JVM does not remove."""
     within = Path(tempfile.gettempdir())
-    prefix = of_this_process(SCRATCH, within)
+    prefix = prefix_without_leftovers(SCRATCH, within)
     made = tempfile.TemporaryDirectory(prefix=prefix, dir=within)
     if runs_tasks(settings["spark.master"]) and "SPARK_LOCAL_DIRS" not in os.environ:
         settings.setdefault("spark.local.dir", made.name)

@@ -1,4 +1,4 @@
-"""What is left of a task after an output was cut off."""
+"""Rows that come in tables of any size, taken in portions of exact sizes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 
-class Rest:
-    """Rows that come in tables of any size, taken in portions."""
+class Portions:
+    """Takes rows in their order. tables: what the rows come in, read as they are needed."""
 
     def __init__(self, tables: Iterator[pa.Table]) -> None:
         self._tables = tables
