@@ -14,7 +14,7 @@ from reconciler.commit import compared, snapshot_changes
 from reconciler.commit.local_history import snapshot_info
 from reconciler.commit.local_manifests import LocalManifests
 from reconciler.commit.metadata import MAIN
-from reconciler.commit.rewriting import rewritten
+from reconciler.commit.regrouping import regrouped
 from reconciler.commit.sending import ENGINE, commit, not_sent
 from reconciler.commit.snapshot import CommitNames, Make, SnapshotChange, SnapshotProducer
 from reconciler.engines.answers import Answer, Kind
@@ -88,7 +88,7 @@ def change_of(table: LocalManifests, operation: Any) -> tuple[SnapshotChange, Ma
     if isinstance(operation, Mark):
         return snapshot_changes.append_nothing(), SnapshotProducer.make
     if isinstance(operation, NewManifests):
-        return SnapshotChange(snapshot_changes.REPLACE), rewritten(
+        return SnapshotChange(snapshot_changes.REPLACE), regrouped(
             operation.inputs, operation.groups
         )
     if isinstance(operation, RemoveDeletes):

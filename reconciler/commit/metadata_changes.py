@@ -83,7 +83,7 @@ def _expiry(table: LocalHistory, action: ExpireSnapshots) -> LocalMetadataChange
     gone = [one for one in action.snapshots if one in state.snapshots]
     kept = {int(ref["snapshot-id"]) for ref in state.refs.values()}
     if kept.intersection(gone):
-        raise _more_than_planned(table, "expire snapshots", "a branch or tag has one of them")
+        raise _not_as_planned(table, "expire snapshots", "a branch or tag has one of them")
     remembered: dict[str, str] = {}
     if COLUMN in state.properties:
         summaries = [(one, snapshot_info(state.snapshots[one]).summary) for one in gone]
@@ -112,13 +112,13 @@ def _added_spec(table: LocalHistory, action: AddSpec) -> LocalMetadataChange:
     except specs.NameTaken as error:
         why = f'two of its fields would have the name "{error}"'
         do = "rename the field of the present spec, or declare another transform"
-        raise _more_than_planned(table, doing, why, do) from error
+        raise _not_as_planned(table, doing, why, do) from error
     if spec["spec-id"] != action.spec_id:
-        raise _more_than_planned(table, doing, f"it would be {spec['spec-id']}")
+        raise _not_as_planned(table, doing, f"it would be {spec['spec-id']}")
     numbers = [int(one["field-id"]) for one in spec["fields"]]
     if table.format_version() == 1 and numbers != _in_sequence(len(numbers)):
         do = "let a writer of the table set its property format-version to 2"
-        raise _more_than_planned(table, doing, "format 1 cannot hold its field ids", do)
+        raise _not_as_planned(table, doing, "format 1 cannot hold its field ids", do)
     held = updates.hold_counts(state)
     made = updates.add_spec(spec)
     before, after = {name: "none"}, {name: specs.text(spec)}
@@ -134,7 +134,7 @@ def _switched_spec(table: LocalHistory, action: SwitchSpec) -> LocalMetadataChan
     body, name = table.state.metadata, "default spec"
     wanted = specs.spec_of(body, action.spec_id)
     if wanted is None:
-        raise _more_than_planned(table, "switch writers", f"there is no spec {action.spec_id}")
+        raise _not_as_planned(table, "switch writers", f"there is no spec {action.spec_id}")
     made = updates.set_spec(action.spec_id)
     before, after = {name: specs.text(specs.default_spec(body))}, {name: specs.text(wanted)}
     return LocalMetadataChange(table, table.state, tuple(made), (), before, after)
@@ -179,9 +179,11 @@ def _block_column(table: LocalHistory, action: SetBlockColumn) -> LocalMetadataC
     )  # fmt: skip
 
 
-def _more_than_planned(
+def _not_as_planned(
     table: LocalHistory, doing: str, why: str, do: str = "plan again"
 ) -> VerificationError:
+    """Return the error of a change that cannot be made as the action says. doing: what could not be
+    done. why: a clause. do: what a person does about it."""
     return VerificationError(
         f"could not {doing} of {table.shown}: {why}", details=("Nothing was changed.",), do=do
     )

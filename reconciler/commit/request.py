@@ -1,4 +1,4 @@
-"""Sends one request that holds only on the state it was made for, and types the answer.
+"""Sends one request that holds only on the state it was made for; says what became of it (`Kind`).
 
 Nothing is sent twice here: a request that is late, repeated or doubled fails, because it names the
 state of the table that it was made for. To a SQL catalog it is one UPDATE that holds only while the

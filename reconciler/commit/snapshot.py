@@ -120,7 +120,7 @@ class SnapshotProducer:
 
     def make(self) -> Snapshot:
         """Write the manifests and the manifest list; return the snapshot, which is not committed.
-        Raises Missing, UnsupportedError, OSError."""
+        Raises MissingFilesError, UnsupportedError, OSError."""
         change = self.change
         head = self.state.head(change.branch)
         if head is None and change.branch != MAIN:
@@ -201,7 +201,7 @@ class SnapshotProducer:
         change = self.change
         data = manifest.of_content(present, DATA)
         filtered, replaced = self._filtered(data, change.removed, counts, 0)
-        self._holding(data, change.required)
+        self._holding(data, change.required)  # raises if one of them is missing
         # The sequence number that the new files keep counts too. Java does not look at it, and may
         # drop a delete that came after the files were read, if its manifest is rewritten anyway.
         last = int(self.state.metadata.get("last-sequence-number") or 0)
@@ -261,7 +261,8 @@ class SnapshotProducer:
     def _holding(
         self, present: Sequence[ManifestFile], wanted: Mapping[str, str]
     ) -> dict[str, list[Entry]]:
-        """Return the entries of the manifests that have one of the files. Raises Missing."""
+        """Return the entries of the manifests that have one of the files, by manifest. Raises
+        MissingFilesError."""
         left, found = set(wanted), {}
         hinted = set(wanted.values())
         first = [one for one in present if one[fields.M_PATH] in hinted]

@@ -25,7 +25,7 @@ def replace_files(
         REPLACE,
         added=added,
         sequence=sequence,
-        removed=_removed(live, rows, paths),
+        removed=_with_manifests(live, rows, paths),
         removed_deletes=live.own_deletes(rows.values()),
     )
 
@@ -43,7 +43,7 @@ def row_delta(
         DELETE if added else OVERWRITE,
         added_deletes=added,
         removed_deletes={one.path: str(one.entry) for one in removed},
-        required=_removed(live, rows, paths),
+        required=_with_manifests(live, rows, paths),
     )
 
 
@@ -57,7 +57,9 @@ def append_nothing() -> SnapshotChange:
     return SnapshotChange(APPEND, fast=True)
 
 
-def _removed(live: LiveFiles, rows: Mapping[str, int], paths: Iterable[str]) -> dict[str, str]:
+def _with_manifests(
+    live: LiveFiles, rows: Mapping[str, int], paths: Iterable[str]
+) -> dict[str, str]:
     """Return each path with its manifest, "" for one that is not live: a commit then finds that it
     is missing."""
     return {path: live.manifest(rows[path]) if path in rows else "" for path in paths}

@@ -320,9 +320,9 @@ class _Run:
         table = pa.table({one.name: found.pop(one.name) for one in self.reader.columns})
         ends = itertools.accumulate(file.rows for file in planned)
         work = []
-        for file, end in zip(planned, ends, strict=True):
-            own = table.slice(end - file.rows, file.rows)
-            work.append((self._begin(file), file, Portions(iter([own])).take))
+        for one, end in zip(planned, ends, strict=True):
+            own = table.slice(end - one.rows, one.rows)
+            work.append((self._begin(one), one, Portions(iter([own])).take))
         return self._side_by_side(lambda one: self._write(*one), work)
 
     def _held(

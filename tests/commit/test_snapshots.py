@@ -22,7 +22,7 @@ from pyiceberg.types import DateType, DecimalType, LongType, NestedField, String
 from reconciler.commit import fields, partitions
 from reconciler.commit.compared import live_entries
 from reconciler.commit.manifest import File
-from reconciler.commit.rewriting import rewritten
+from reconciler.commit.regrouping import regrouped
 from reconciler.commit.snapshot import AddedFile, SnapshotChange
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
@@ -103,7 +103,7 @@ class Model:
         state = self.table.refresh()
         inputs = [str(one[fields.M_PATH]) for one in self.table.manifests(state.head())]
         groups = {path: n % 2 for n, path in enumerate(sorted(self.files))}
-        made = rewritten(inputs, groups)
+        made = regrouped(inputs, groups)
         assert commit(self.table, SnapshotChange("replace"), make=made) is Kind.ACCEPTED
 
     def check(self) -> None:
@@ -186,7 +186,7 @@ def test_a_manifest_that_is_gone_refuses(model: Model) -> None:
     model.rewrite_manifests()
     model.table.refresh()
     assert (
-        commit(model.table, SnapshotChange("replace"), make=rewritten(inputs, {})) is Kind.REFUSED
+        commit(model.table, SnapshotChange("replace"), make=regrouped(inputs, {})) is Kind.REFUSED
     )
     model.check()
 

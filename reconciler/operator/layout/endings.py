@@ -134,7 +134,7 @@ class Endings:
         What a driver began without an outcome stays reserved in the ledger, in full.
         """
         if record.recommends:
-            return self._recommended(subject, record, job)
+            return self._settle_recommending(subject, record, job)
         handle = subject.handle
         uuid = uuid_of(subject.status)
         done = Achieved()
@@ -144,12 +144,14 @@ class Endings:
         succeeded = succeeded or (job is None and _did_all(record, done))
         words = None if succeeded else self._words(subject, record)
         self._charge(subject, record, job, done)
-        self._reported_end(subject, record, words, done)
+        self._report_end(subject, record, words, done)
         self.gatherer.forget(subject.key)
         self.writer.unhold(subject)
         return Result(due=subject.now.timestamp())
 
-    def _recommended(self, subject: Subject, record: JobRecord, job: JobSeen | None) -> Result:
+    def _settle_recommending(
+        self, subject: Subject, record: JobRecord, job: JobSeen | None
+    ) -> Result:
         """Record what a recommend job found, or why it failed; the table's own state stays."""
         self._charge(subject, record, job, Achieved())
         found = None
@@ -192,18 +194,18 @@ class Endings:
         message: str,
     ) -> None:
         self.writer.note(subject, job=job_status(ended(record, phase)), recommendation=body)
-        self._announced(subject, record, result, message or body.get("summary", ""))
+        self._announce(subject, record, result, message or body.get("summary", ""))
         self.writer.unhold(subject)
 
     def never_started(self, subject: Subject, job: JobSeen, message: str) -> Body:
         """Return what changes in the status because a job did not start: a failure of the table, or
         of its recommendation, which is counted apart."""
         if job.recommends:
-            return self._recommendation_failed(subject, job.plan_id, message)
+            return self._failed_recommendation(subject, job.plan_id, message)
         cause = failures.CANNOT_START if job.refused else failures.NOT_STARTED
         return {"failures": failures_body(self._after(subject, cause, message))}
 
-    def _recommendation_failed(self, subject: Subject, run_id: str, message: str) -> Body:
+    def _failed_recommendation(self, subject: Subject, run_id: str, message: str) -> Body:
         words = LastWords(Cause.UNKNOWN, message)
         body = recommending.after_failure(subject.status, run_id, words, subject.now)
         return {"recommendation": body}
@@ -221,7 +223,7 @@ class Endings:
         job, pods = self._listed(subject, record)
         return failures.cause_of(pods, job, record.stopped)
 
-    def _reported_end(
+    def _report_end(
         self, subject: Subject, record: JobRecord, words: LastWords | None, done: Achieved
     ) -> None:
         """Write status.job, history and failures after a job, in one write. words: None if it
@@ -249,8 +251,8 @@ class Endings:
         if words is None and done.committed:
             status["lastAppliedPlan"] = record.plan_id
         self.writer.put(subject, status)
-        self._announced(subject, record, end.result, end.message)
-        self._counted(subject, record, done)
+        self._announce(subject, record, end.result, end.message)
+        self._count(subject, record, done)
 
     def _succeeded(self, subject: Subject, record: JobRecord, done: Achieved) -> End:
         settles_only = record.total == 0
@@ -268,7 +270,7 @@ class Endings:
         known = failures.failures_of(subject.status)
         return failures.after(known, cause, message, self.gatherer.scopes_now(subject), subject.now)
 
-    def _announced(self, subject: Subject, record: JobRecord, result: str, message: str) -> None:
+    def _announce(self, subject: Subject, record: JobRecord, result: str, message: str) -> None:
         """Count the end, and tell people of it."""
         self.runtime.metrics.finished(subject.key.namespace, result)
         what = "Recommendation" if record.recommends else "Job"
@@ -278,7 +280,7 @@ class Endings:
         text = "%s/%s: Job %s of table %s ended: %s, %s"
         log.info(text, *subject.key[1:], name, table, result, message)
 
-    def _counted(self, subject: Subject, record: JobRecord, done: Achieved) -> None:
+    def _count(self, subject: Subject, record: JobRecord, done: Achieved) -> None:
         """Count what the job did, and warn of a plan after which queries cost more."""
         namespace, metrics = subject.key.namespace, self.runtime.metrics
         metrics.rewrote(namespace, done.read_bytes)
@@ -296,7 +298,7 @@ class Endings:
         self.gatherer.spending.release((subject.key.namespace, record.name))
         status = {**subject.status, "job": job_status(ended(record, Phase.DROPPED))}
         if cause and record.recommends:
-            status |= self._recommendation_failed(subject, record.plan_id, why)
+            status |= self._failed_recommendation(subject, record.plan_id, why)
         elif cause:
             status["failures"] = failures_body(self._after(subject, cause, why))
         self.writer.put(subject, status)

@@ -96,7 +96,7 @@ def layout_conditions(
 
 def _layout_ready(decision: Decision, known: bool, ready_now: Refusal | None) -> Condition:
     kind = ConditionType.READY
-    if isinstance(decision, Stall) and (not known or _bears_ready(decision.reason)):
+    if isinstance(decision, Stall) and (not known or _prevents_ready(decision.reason)):
         return Condition(kind, Truth.FALSE, decision.reason, decision.message)
     if isinstance(decision, Wait) and decision.reason == Reason.CATALOG_UNAVAILABLE:
         return Condition(kind, Truth.FALSE, decision.reason, decision.message)
@@ -108,7 +108,8 @@ def _layout_ready(decision: Decision, known: bool, ready_now: Refusal | None) ->
     return Condition(kind, Truth.TRUE, Reason.OBSERVED, "the table is observed")
 
 
-def _bears_ready(reason: str) -> bool:
+def _prevents_ready(reason: str) -> bool:
+    """Whether a reason of Stalled makes Ready false too, also for a table that was observed."""
     entry = explanation_of(reason)
     gone = reason == Reason.TABLE_NOT_FOUND
     return gone or (entry is not None and ConditionType.READY in entry.types)

@@ -1,4 +1,5 @@
-"""What a rewrite of manifests names in the JVM: its groups, and the entries that it must keep."""
+"""Rewrites of manifests in the JVM: which manifests a commit replaces, the group of each data file,
+and the live entries, which must be the same before and after."""
 
 from __future__ import annotations
 

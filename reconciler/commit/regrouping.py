@@ -10,7 +10,7 @@ from reconciler.commit.snapshot import PACKED, Make, MissingFilesError, Snapshot
 from reconciler.commit.table import Snapshot
 
 
-def rewritten(inputs: Collection[str], group_of: Mapping[str, int]) -> Make:
+def regrouped(inputs: Collection[str], group_of: Mapping[str, int]) -> Make:
     """Return what makes the snapshot. inputs: paths of the manifests. group_of: by data file, the
     group whose manifest is to hold it.
 
