@@ -87,8 +87,8 @@ def _audited(situation: Situation, found: Audited) -> Advice:
     """Return what becomes of the batches on a branch; the rest is decided on the table after it."""
     nothing = Verdict((), ())
     why = "a branch holds work that waits for approval, or is to be dropped"
-    every = np.zeros(0, dtype=np.int64)
-    rejections = rejected(situation, "anything else", reasons.BRANCH_WAITS, why, every)
+    files = np.zeros(0, dtype=np.int64)
+    rejections = rejected(situation, "anything else", reasons.BRANCH_WAITS, why, files)
     advice = advice_of(situation, nothing, (rejections,), Writes(), Upkeep())
     after = situation.given.published
     if after is not None and any(one.action.consent is Consent.PERSON for one in found.actions):

@@ -351,16 +351,19 @@ def _moving(given: AdviceInput, found: tuple[Risk, ...]) -> Bool:
 
 
 def _basis(given: AdviceInput) -> str:
-    """Each value has a name and one spelling, so that neither the type of a number nor an objective
-    that nobody gave changes the digest: the ledger keeps it for later versions."""
+    """Return the digest that `ExpectedReading.basis` holds.
+
+    The ledger keeps it for later versions. So each value has a name and one spelling: neither the
+    type of a number nor an objective that nobody gave changes the digest.
+    """
     asked, settings = given.workload, given.settings
     objectives = asdict(settings.objectives)
     named = {
         "since": int(asked.since_ms),
         "until": int(asked.until_ms),
         "shapes": sorted(
-            (batch.shape_id, len(batch), round(float(batch.weight.sum()), 6))
-            for batch in asked.shapes
+            (shape.shape_id, len(shape), round(float(shape.weight.sum()), 6))
+            for shape in asked.shapes
         ),
         "mode": settings.mode,
         "alpha": float(settings.alpha),
@@ -376,6 +379,7 @@ def _basis(given: AdviceInput) -> str:
 
 
 def situation_of(given: AdviceInput) -> Situation:
+    """Return the input with what every decision derives from it; nothing is chosen yet."""
     table, settings = given.table, given.settings
     view = table_view(
         table, given.row_groups, given.sample, settings.row_group_bytes, settings.open_bytes

@@ -62,9 +62,9 @@ def plans_of(actor: LocalActor, observation: Observation) -> list[PastPlan]:
     from reconciler.queries.rewrite_cost import rho_from
 
     past = actor.history(observation.uuid)
-    saved = actor.saved(observation, actor.recorded_queries(observation), past)
+    credits = actor.credits(observation, actor.recorded_queries(observation), past)
     rho = rho_from(past.rho).value
-    return past_plans(past.entries, past.checks, saved, rho, past.open_price.bytes)
+    return past_plans(past.entries, past.checks, credits, rho, past.open_price.bytes)
 
 
 def render_history(

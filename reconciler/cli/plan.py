@@ -213,7 +213,7 @@ def governed(step: Step, actor: LocalActor, proposal: Proposal) -> Planned:
 def replace_frozen(actor: LocalActor, step: Step, proposal: Proposal) -> None:
     """The new plan takes the place of the one that is kept for the table, so that `apply` runs it.
     Where none is kept, a new plan stays a preview."""
-    kept = actor.standing_plan(proposal.observation.uuid, step.policy_digest)
+    kept = actor.standing_plan(proposal.observation.uuid, step.policy_hash)
     if kept is not None:
         actor.put_plan(proposal.plan)
 

@@ -122,7 +122,7 @@ def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: 
         executed={plan.id: plan.document() for plan in plans},
         old_files=tuple(_old_files(history.entries, actor)),
         now_ms=now_ms,
-        saved=history.credits,
+        credits=history.credits,
         show_literals=show_literals,
         prices=proposal.target.catalog.prices,
         tree=tree,

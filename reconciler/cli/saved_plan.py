@@ -36,7 +36,7 @@ def from_plan_file(
         step = step_for(target, documents)
     else:
         step = step_under(target, _policy_of(plan, path), plan.policy)
-    if step.policy_digest != plan.policy_hash:
+    if step.policy_hash != plan.policy_hash:
         raise UserError(
             f"{path}: plan {plan.id} was made under another policy than {step.policy_name}",
             do=again(plan, path, files, catalog),

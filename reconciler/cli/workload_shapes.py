@@ -40,14 +40,14 @@ def _recorded(found: RecordedQueries, seen: Observation, show_literals: bool) ->
     heaviest = sorted(shapes, key=lambda one: (-float(one[0].weight.sum()), one[0].shape_id))
     return {
         "queries": workload.queries,
-        "recorded": sum(len(batch) for batch in workload.shapes),
+        "recorded": sum(len(shape) for shape in workload.shapes),
         "since": None if workload.empty else utc(workload.since_ms),
         "until": None if workload.empty else utc(workload.until_ms),
         "stale": workload.stale(int(time.time() * 1000)),
         "coveragePercent": int(found.coverage.share * 100),
         "coverageBasis": found.coverage.basis,
         "skipped": dict(workload.skipped),
-        "shapes": [_shape(batch, rate, workload, seen, show_literals) for batch, rate in heaviest],
+        "shapes": [_shape(shape, rate, workload, seen, show_literals) for shape, rate in heaviest],
     }
 
 
@@ -60,13 +60,13 @@ def _rates_per_day(workload: Workload) -> list[float]:
     from reconciler.queries.rates import forecast_rates
 
     expected = forecast_rates(workload, HORIZON_MS, chosen_forecast).executions
-    ends = np.cumsum([len(batch) for batch in workload.shapes], dtype=np.int64)
+    ends = np.cumsum([len(shape) for shape in workload.shapes], dtype=np.int64)
     parts = np.split(expected, ends)[: len(workload.shapes)]
     return [float(part.sum()) * DAY_MS / HORIZON_MS for part in parts]
 
 
 def _shape(
-    batch: Shape,
+    shape: Shape,
     rate_per_day: float,
     workload: Workload,
     seen: Observation,
@@ -77,20 +77,20 @@ def _shape(
     from reconciler.format import utc
     from reconciler.queries.shape_text import condition_text
 
-    recorded = batch.recorded_bytes[np.isfinite(batch.recorded_bytes)]
+    recorded = shape.recorded_bytes[np.isfinite(shape.recorded_bytes)]
     return {
-        "shape": batch.shape_id,
-        "condition": condition_text(batch, seen.schema, show_literals=show_literals),
-        "moving": batch.moving,
-        "valuesUnknown": batch.unbound is not None,
-        "fullScan": batch.full_scan,
-        "columns": [seen.schema.name_of(field_id) for field_id in batch.projection],
-        "columnSets": len(batch.column_sets),
-        "columnsMean": round(sum(batch.projection.values()), 2),
-        "weight": float(batch.weight.sum()),
-        "recorded": len(batch),
-        "sharePercent": round(100 * float(batch.weight.sum()) / max(workload.queries, 1e-9), 1),
+        "shape": shape.shape_id,
+        "condition": condition_text(shape, seen.schema, show_literals=show_literals),
+        "moving": shape.moving,
+        "valuesUnknown": shape.unbound is not None,
+        "fullScan": shape.full_scan,
+        "columns": [seen.schema.name_of(field_id) for field_id in shape.projection],
+        "columnSets": len(shape.column_sets),
+        "columnsMean": round(sum(shape.projection.values()), 2),
+        "weight": float(shape.weight.sum()),
+        "recorded": len(shape),
+        "sharePercent": round(100 * float(shape.weight.sum()) / max(workload.queries, 1e-9), 1),
         "ratePerDay": round(rate_per_day, 3),
-        "lastSeen": utc(int(batch.event_ms.max())),
+        "lastSeen": utc(int(shape.event_ms.max())),
         "recordedBytesMean": int(recorded.mean()) if len(recorded) else None,
     }

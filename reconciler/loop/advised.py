@@ -118,7 +118,7 @@ def _advised_on(
 ) -> Advised:
     queries = ports.recorded_queries(seen)
     history = ports.history(seen.uuid)
-    history = replace(history, credits=ports.saved(seen, queries, history))
+    history = replace(history, credits=ports.credits(seen, queries, history))
     if unattended(policy.spec.approval):
         history = replace(history, replaced=ports.replaced(seen, history))
     seen, orphans = _with_orphans(seen, target, policy, ports, now)
@@ -142,8 +142,11 @@ def _with_orphans(
     seen: Observation, target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime
 ) -> tuple[Observation, Orphans]:
     """Search for orphan files where the policy asks for it, and return the observation with what
-    was found. Where no listing is due, the last one found none, and a plan made before it is
-    done."""
+    was found.
+
+    No listing is due within a day after one that found none. Then no orphan is known, and an action
+    that was planned to remove some counts as done.
+    """
     search = orphan_search(policy.spec, seen)
     facts = seen.metadata
     if search is None or _lost(seen) or facts.removes_nothing:

@@ -102,7 +102,7 @@ class Ports(Protocol):
         """Return what was done to the table, without what that has saved."""
         ...
 
-    def saved(
+    def credits(
         self, observation: Observation, queries: RecordedQueries, history: History
     ) -> Mapping[str, Credit]:
         """Return what later queries did not read because of past rewrites, by plan id."""

@@ -104,7 +104,7 @@ class PlanRequest:
     """The table."""
     policy: TableLayoutPolicy
     """The policy that governs it."""
-    policy_digest: str
+    policy_hash: str
     """Hash of the part of the policy that determines a plan."""
     policy_name: str
     """Name of the policy in plans."""
@@ -124,7 +124,7 @@ def propose(
     found = advised(target, wanted.policy, ports, now)
     seen = found.observation
     fresh = freeze_advice(wanted, found, now)
-    standing = None if refresh else _standing(ports, target, seen, wanted.policy_digest, now)
+    standing = None if refresh else _standing(ports, target, seen, wanted.policy_hash, now)
     if found.settings.audited is not None and standing is not None and standing.id != fresh.id:
         standing = None  # what waits on a branch comes first
     made = proposal_of(wanted, found, fresh, now)
@@ -213,12 +213,12 @@ def _standing(
     ports: Ports,
     target: Target,
     observation: Observation,
-    policy_digest: str,
+    policy_hash: str,
     now: dt.datetime,
 ) -> Plan | None:
     """Return the plan that was proposed before, if it may still be carried out: a file that an
     earlier run refused would fail it again."""
-    plan = ports.standing_plan(observation.uuid, policy_digest)
+    plan = ports.standing_plan(observation.uuid, policy_hash)
     if plan is None or plan.empty or judge(plan, head_of(observation), now).fallen is not None:
         return None
     _, pending = judged(plan, observation, now)
@@ -253,7 +253,7 @@ def freeze_advice(
             catalog=wanted.target.catalog.name,
             table=wanted.target.identifier,
             table_uuid=observation.uuid,
-            policy_digest=wanted.policy_digest,
+            policy_hash=wanted.policy_hash,
             policy=wanted.policy_name,
             base_snapshot_id=base,
         ),

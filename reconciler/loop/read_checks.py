@@ -26,9 +26,13 @@ def read_check(
     predicted = _predicted(before, Quantity.READ)
     if before.queries.workload.empty or predicted is None or not result.commits:
         return None
-    size, workload = before.row_group_bytes, before.queries.workload
+    workload = before.queries.workload
     was = window_read(
-        before.observation.files, workload, before.row_groups, size, before.open_bytes
+        before.observation.files,
+        workload,
+        before.row_groups,
+        before.row_group_bytes,
+        before.open_bytes,
     )
     found = read_afterwards(before, after, ports)
     return ReadCheck(
@@ -73,12 +77,12 @@ def _comparable(before: PlanOnTable, files: FileTable) -> Int64:
     return readable[[path not in bounded for path in files.path[readable]]]
 
 
-def _known(proposal: PlanOnTable) -> Int64:
-    """Return the rows of the files with a footer known to the proposal."""
-    found = proposal.row_groups
+def _known(placed: PlanOnTable) -> Int64:
+    """Return the rows of the files with a footer known to the plan."""
+    found = placed.row_groups
     return np.empty(0, dtype=np.int64) if found is None else np.flatnonzero(found.has_footer)
 
 
-def _predicted(proposal: PlanOnTable, quantity: Quantity) -> int | None:
-    found = total_of(proposal.plan.evidence, quantity)
+def _predicted(placed: PlanOnTable, quantity: Quantity) -> int | None:
+    found = total_of(placed.plan.evidence, quantity)
     return None if found is None else found.after

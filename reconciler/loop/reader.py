@@ -214,7 +214,7 @@ class Reader:
             conflicts=self._conflicts(table_uuid),
         )
 
-    def saved(
+    def credits(
         self, observation: Observation, queries: RecordedQueries, history: History
     ) -> Mapping[str, Credit]:
         price = Price(history.open_price.bytes)

@@ -173,7 +173,7 @@ class Step:
     than `layoutctl` does."""
 
     @cached_property
-    def policy_digest(self) -> str:
+    def policy_hash(self) -> str:
         """Return the policy's hash, which is part of a plan's id."""
         return policy_hash(self.policy)
 
@@ -206,7 +206,7 @@ class Step:
         return PlanRequest(
             target=replace(self.target, memory_bytes=self.executor_memory),
             policy=self.policy,
-            policy_digest=self.policy_digest,
+            policy_hash=self.policy_hash,
             policy_name=self.policy_name,
             not_acted_on=self.not_acted_on,
             cores=self.cores,

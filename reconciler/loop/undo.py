@@ -113,7 +113,7 @@ def _refuse_unknown(
 
 def _marked(one: ScoredAction, past: Carried, wanted: PlanRequest) -> ScoredAction:
     """Return the action as the ledger has to know it."""
-    predicted = replace(one.predicted, undoes=past.plan_id, held_under=wanted.policy_digest)
+    predicted = replace(one.predicted, undoes=past.plan_id, held_under=wanted.policy_hash)
     return replace(one, predicted=predicted)
 
 

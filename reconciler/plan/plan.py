@@ -193,8 +193,8 @@ class Basis:
     """Name of the table in the catalog."""
     table_uuid: str
     """UUID of the table, which a table of the same name that is created later does not have."""
-    policy_digest: str
-    """Digest of the policy that governs the table."""
+    policy_hash: str
+    """Hash of the part of the policy that determines a plan."""
     policy: str
     """Name of that policy."""
     base_snapshot_id: int | None
@@ -217,11 +217,11 @@ def freeze(
     )
     created = created.replace(microsecond=0)
     return Plan(
-        id=plan_id(basis.table_uuid, basis.policy_digest, [action for action, _ in actions]),
+        id=plan_id(basis.table_uuid, basis.policy_hash, [action for action, _ in actions]),
         catalog=basis.catalog,
         table=basis.table,
         table_uuid=basis.table_uuid,
-        policy_hash=basis.policy_digest,
+        policy_hash=basis.policy_hash,
         policy=basis.policy,
         base_snapshot_id=basis.base_snapshot_id,
         created=created,

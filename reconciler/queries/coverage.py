@@ -41,16 +41,16 @@ def coverage(workload: Workload, files: FileTable | None) -> Coverage:
     """Return the coverage. files: the table's, to model bytes that were not recorded, or None."""
     recorded = [bool(np.isfinite(shape.recorded_bytes).all()) for shape in workload.shapes]
     if workload.shapes and all(recorded):
-        basis, demand = RECORDED, [_recorded(shape) for shape in workload.shapes]
+        basis, read_bytes = RECORDED, [_recorded(shape) for shape in workload.shapes]
     elif files is not None and len(files):
-        any_recorded = any(np.isfinite(b.recorded_bytes).any() for b in workload.shapes)
+        any_recorded = any(np.isfinite(shape.recorded_bytes).any() for shape in workload.shapes)
         basis = MIXED if any_recorded else MODELLED
-        demand = [_filled(shape, files) for shape in workload.shapes]
+        read_bytes = [_filled(shape, files) for shape in workload.shapes]
     else:
-        basis, demand = WEIGHTS, [float(shape.weight.sum()) for shape in workload.shapes]
-    total = float(sum(demand))
+        basis, read_bytes = WEIGHTS, [float(shape.weight.sum()) for shape in workload.shapes]
+    total = float(sum(read_bytes))
     known = [explained(shape) for shape in workload.shapes]
-    explaining = float(sum(size for size, ok in zip(demand, known, strict=True) if ok))
+    explaining = float(sum(size for size, ok in zip(read_bytes, known, strict=True) if ok))
     if total > 0.0:
         return Coverage(explaining / total, basis)
     return Coverage(1.0 if all(known) else 0.0, basis)

@@ -52,10 +52,11 @@ def without_fields(queries: Queries, excluded: Collection[int]) -> Queries:
         return queries
     kept = _kept(push_not(queries.predicate), excluded)
     slots = slots_of(kept)
-    predicate, literals = _in_order(kept), tuple(queries.literals[slot] for slot in slots)
+    predicate = _with_slots_from_zero(kept)
+    literals = tuple(queries.literals[slot] for slot in slots)
     unbound = queries.unbound
     if unbound is not None:
-        unbound = _in_order(_kept(push_not(unbound), excluded))
+        unbound = _with_slots_from_zero(_kept(push_not(unbound), excluded))
     if isinstance(queries, Fragment):
         moving = tuple(queries.moving[slot] for slot in slots)
         return replace(
@@ -93,7 +94,8 @@ def _joined(parent: And | Or, children: list[Predicate]) -> Predicate:
     return And(kept)
 
 
-def _in_order(predicate: Predicate) -> Predicate:
+def _with_slots_from_zero(predicate: Predicate) -> Predicate:
+    """Return the predicate with its slots numbered 0, 1, ... in the order of the walk."""
     return _renumbered(predicate, {slot: n for n, slot in enumerate(slots_of(predicate))})
 
 

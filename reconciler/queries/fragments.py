@@ -38,8 +38,8 @@ class Fragment:
     literals: tuple[Literal, ...]
     """One literal per slot, in the column's domain."""
     moving: tuple[int | None, ...]
-    """Per slot the offset in the domain's unit (days, us, ns) by which the literal follows the
-    event time, None for a fixed literal. An In slot is never moving."""
+    """Per slot the offset (`Shape.offsets`) by which the literal follows the event time, in the
+    domain's unit (days, us, ns); None for a fixed literal. An In slot never moves."""
     projection: tuple[int, ...]
     """Ids of the fields read, ascending, those of the predicate included."""
     weight: float

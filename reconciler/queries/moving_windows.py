@@ -220,11 +220,12 @@ def _recurs(events: Int64, clock: PeriodClock | None) -> bool:
 
 
 def _exact(values: Int64, events: Int64, width: float, iceberg_type: str) -> Movement | None:
-    """Return the movement of literals at fixed distances from the event time itself."""
-    clock, whole_days = events / _UNIT_MS[iceberg_type], iceberg_type == "date"
+    """Return the movement of literals at fixed distances from the event time itself, None if they
+    have none. Arguments as of `_movement`."""
+    at, whole_days = events / _UNIT_MS[iceberg_type], iceberg_type == "date"
     distance = _distance(values, events, iceberg_type)
     near = float(np.median(np.abs(distance)))
-    label = _clustered(distance, max(MAX_SPREAD * (width or near), _tolerance(clock, whole_days)))
+    label = _clustered(distance, max(MAX_SPREAD * (width or near), _tolerance(at, whole_days)))
     if int(label.max()) >= MAX_WINDOWS:
         return None
     spans, moving = [], 0
@@ -232,7 +233,7 @@ def _exact(values: Int64, events: Int64, width: float, iceberg_type: str) -> Mov
         mine = label == number
         span = width or float(np.median(np.abs(distance[mine])))
         if _recurs(events[mine], None) and keeps_distance(
-            values[mine].astype(np.float64), clock[mine], span, whole_days
+            values[mine].astype(np.float64), at[mine], span, whole_days
         ):
             spans.append((float(distance[mine].min()), float(distance[mine].max())))
             moving += int(mine.sum())
@@ -241,8 +242,8 @@ def _exact(values: Int64, events: Int64, width: float, iceberg_type: str) -> Mov
 
 def _distance(values: Int64, events: Int64, iceberg_type: str) -> Float64:
     """Return how far the literals are from their events, in the column's unit."""
-    clock = events / _UNIT_MS[iceberg_type]
-    return values.astype(np.float64) - (np.floor(clock) if iceberg_type == "date" else clock)
+    at = events / _UNIT_MS[iceberg_type]
+    return values.astype(np.float64) - (np.floor(at) if iceberg_type == "date" else at)
 
 
 def _clustered(distance: npt.NDArray[np.float64], gap: float) -> Int64:
@@ -269,8 +270,7 @@ def keeps_distance(
       day for dates and one second of clock skew for timestamps.
     - The least-squares slope of the literal over event time is 1 within 0.1.
     """
-    clock = np.floor(event) if whole_days else event
-    distance = values - clock
+    distance = values - (np.floor(event) if whole_days else event)
     spread = float(np.median(np.abs(distance - np.median(distance))))
     if spread > max(MAX_SPREAD * width, _tolerance(event, whole_days)):
         return False

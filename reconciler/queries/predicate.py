@@ -22,9 +22,15 @@ Literal = Scalar | tuple[Scalar, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A column, an Iceberg partition transform of one ("month", "bucket[16]", ...), or the truth of
-    a condition that no bound says anything of: between it and another column ("less[7]": less than
-    column 7; `table.pairs`), or LIKE a pattern beyond a prefix ("like")."""
+    """What a condition is on, by a column and a transform. There are four kinds:
+
+    - the column itself ("identity");
+    - an Iceberg partition transform of it ("month", "bucket[16]", ...);
+    - the truth of a comparison with another column ("less[7]": less than column 7; `table.pairs`);
+    - the truth of LIKE a pattern beyond a prefix ("like").
+
+    Bounds say nothing of the last two.
+    """
 
     field_id: int
     """Field id of the column."""
@@ -169,12 +175,13 @@ def _refs_of(predicate: Predicate) -> set[Ref]:
     return {node.ref for node in walk(predicate) if isinstance(node, leaves)}
 
 
-def serves(predicate: Predicate) -> bool:
-    """Whether a predicate says anything that bounds do, so that it could skip rows."""
+def could_skip(predicate: Predicate) -> bool:
+    """Whether files, row groups or rows could be skipped by the predicate. TRUE skips nothing, nor
+    does a condition of which bounds say nothing."""
     if isinstance(predicate, And):
-        return any(serves(child) for child in predicate.children)
+        return any(could_skip(child) for child in predicate.children)
     if isinstance(predicate, Or):
-        return all(serves(child) for child in predicate.children)
+        return all(could_skip(child) for child in predicate.children)
     if isinstance(predicate, Comparison):
         return not predicate.ref.unbounded
     return predicate != TRUE
@@ -216,9 +223,9 @@ def only_null_tests(predicate: Predicate) -> bool:
 def push_not(predicate: Predicate, negate: bool = False) -> Predicate:
     """Return the predicate with negations moved onto the leaves, by De Morgan.
 
-    Three-valued logic holds for pruning and filtering: a leaf under Not stays Not(leaf), which does
-    not match NULL; only comparisons are replaced by their complement, which does not match NULL
-    either. IsNull and IsNaN are two-valued.
+    A negated leaf becomes Not(leaf), comparisons too. Logic is three-valued, so that neither the
+    leaf nor its negation matches NULL; IsNull and IsNaN are two-valued. `predicate_batch.leaf_of`
+    turns Not(leaf) into the complement. negate: whether the negation of the predicate is wanted.
     """
     if isinstance(predicate, Not):
         return push_not(predicate.child, not negate)

@@ -183,7 +183,10 @@ def contained(
 
 
 def simplify(predicate: Predicate, schema: Schema) -> Predicate:
-    """IS NULL of a required column and IS NAN of another than a float are constants to Iceberg."""
+    """Return the predicate with constants for what the schema decides, as Iceberg does.
+
+    That is IS NULL of a required column, and IS NAN of a column that is no float.
+    """
     if isinstance(predicate, Not):
         child = simplify(predicate.child, schema)
         return Always(not child.value) if isinstance(child, Always) else Not(child)

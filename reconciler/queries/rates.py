@@ -29,8 +29,8 @@ PARTS, SPLIT_SHAPES = 8, 16
 of shapes that are split so: those of the greatest weight."""
 
 RECENT_BUCKETS = 3
-"""Least buckets whose mean weight is the present rate of all queries together; those of the last
-week if they are more, because most logs have weekends."""
+"""Buckets at the end of the log whose mean weight is the present rate of all queries together.
+Where the last week has more buckets, those count, because most logs have weekends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ class Outlook:
     until_ms: int
     """End of the log in epoch milliseconds; 0 without queries."""
     bucket_ms: float = 0.0
-    """Milliseconds until the log shows a change of the mix."""
+    """Mean length of a bucket in milliseconds: after about so long the log shows a change of the
+    mix."""
     changes: int = 0
     """Number of changes of the mix in the whole log."""
     present_share: float = 1.0
@@ -130,7 +131,11 @@ def forecast_rates(workload: Workload, horizon_ms: int, forecast: RateForecast) 
 
 
 def _busiest(history: RateHistory) -> float:
-    """Return the executions of the busiest bucket; days at the end that fill none stand alone."""
+    """Return the executions of the busiest bucket of the log.
+
+    The last bucket counts in two parts: the days until it was full, and the days after them, which
+    fill no bucket of their own.
+    """
     total = weights_by_bucket(history)
     last = history.bucket == len(total) - 1
     days = history.event_ms[last] // DAY_MS
@@ -146,7 +151,10 @@ def history_of(workload: Workload) -> RateHistory:
     columns = [tuple(sorted(bounded_fields_of(shape.predicate))) for shape in workload.shapes]
     number = {key: place for place, key in enumerate(sorted(set(columns)))}
     group = np.concatenate(
-        [np.full(len(b), number[key]) for b, key in zip(workload.shapes, columns, strict=True)]
+        [
+            np.full(len(shape), number[key])
+            for shape, key in zip(workload.shapes, columns, strict=True)
+        ]
     )
     days, of_day = np.unique(event_ms // DAY_MS, return_inverse=True)
     bucket_of_day = _filled(np.bincount(of_day.reshape(-1), weight, len(days)).astype(np.float64))

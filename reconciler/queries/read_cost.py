@@ -30,7 +30,8 @@ class ShapeReading:
     """What the queries of one shape read from a view."""
 
     bytes: Float64
-    """float64[queries]: projected bytes of the files and row groups that are read."""
+    """float64[queries]: projected bytes of the files and row groups that are read, with the footers
+    and delete files that a scan of these files reads."""
     files: Float64
     """float64[queries]: number of data files opened."""
     matching: Float64
@@ -99,7 +100,7 @@ def read_layout(view: TableView, demand: Shape) -> ShapeReading:
         return read_shape(view, demand)
     chunk = projected_bytes(groups, demand.projection).astype(np.float32)
     beside = _overhead(view).astype(np.float32)
-    bytes_read, files, read = (np.zeros(len(demand)) for _ in range(3))
+    bytes_read, files, groups_read = (np.zeros(len(demand)) for _ in range(3))
     alike = _one_group_each(view, groups, owner)
     step = max(1, BLOCK_CELLS // max(len(groups), 1))
     for start in range(0, len(demand), step):
@@ -107,17 +108,19 @@ def read_layout(view: TableView, demand: Shape) -> ShapeReading:
         part = demand if step >= len(demand) else demand.take(block)
         if not part.prunable:
             bytes_read[block], files[block] = chunk.sum() + beside.sum(), len(view.files)
-            read[block] = len(groups)
+            groups_read[block] = len(groups)
             continue
         alive = prune(part, groups)
         bytes_read[block] = _rows_dot(alive.astype(np.float32), chunk)
         opened = alive if alike else prune(part, view.files)
         files[block] = [np.count_nonzero(row) for row in opened]
-        read[block] = [np.count_nonzero(row) for row in alive]
+        groups_read[block] = [np.count_nonzero(row) for row in alive]
         if beside.any():
             bytes_read[block] += _rows_dot(opened.astype(np.float32), beside)
     none = np.zeros(0)
-    cost = bytes_read + view.open_bytes * files + row_group_cost(view, demand.projection) * read
+    cost = (
+        bytes_read + view.open_bytes * files + row_group_cost(view, demand.projection) * groups_read
+    )
     return ShapeReading(bytes_read, files, np.zeros(len(demand)), cost, none, none)
 
 
@@ -155,9 +158,10 @@ def scan_amplification(
 ) -> float:
     """Return sum(w * read) / sum(w * max(matching bytes, one row group of the projection)).
 
-    Over fragments with a prunable predicate; NaN without any. row_group: projected bytes of one row
-    group per shape.
-    """  # fmt: skip
+    The sums are over the queries of prunable shapes, with their recorded executions w; NaN without
+    any. read, matching: bytes, an array of each shape. row_group: for each shape the projected
+    bytes of one row group.
+    """
     above = below = 0.0
     for demand, bytes_read, needed, floor in zip(demands, read, matching, row_group, strict=True):
         if demand.prunable:

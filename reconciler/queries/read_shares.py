@@ -99,17 +99,18 @@ def _matches(files: FileTable, demand: Shape, blocks: Sequence[slice]) -> Iterat
 class _KnownShares:
     """Shares of some files that are known better than from bounds."""
 
-    rows: Int64
-    """int64[rows]: the files, ascending."""
+    known: Int64
+    """int64[known]: rows of the file table of these files, ascending."""
     share: Float32
-    """float32[queries, rows]: the shares."""
+    """float32[queries, known]: the shares."""
 
     def replace(self, share: Float32, files: Index, first: int, last: int) -> None:
-        """Set the shares of these files, all of them between the rows `first` and `last`."""
-        start, stop = np.searchsorted(self.rows, (first, last))
+        """Set the shares of those of `files` that are known. share: float32[queries, files], which
+        is changed. All of `files` are between the rows `first` and `last`."""
+        start, stop = np.searchsorted(self.known, (first, last))
         if start == stop:
             return
-        rows = self.rows[start:stop]
+        rows = self.known[start:stop]
         if isinstance(files, slice):
             share[:, rows - first] = self.share[:, start:stop]
             return

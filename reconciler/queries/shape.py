@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.queries.calendar import PeriodClock
-from reconciler.queries.predicate import Literal, Predicate, serves
+from reconciler.queries.predicate import Literal, Predicate, could_skip
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.table.filetable import Array, Float64, Int64
 from reconciler.table.times import DAY_MS
@@ -92,7 +92,7 @@ class Shape:
 
     @property
     def prunable(self) -> bool:
-        return not self.full_scan and serves(self.predicate)
+        return not self.full_scan and could_skip(self.predicate)
 
     @property
     def moves(self) -> npt.NDArray[np.bool_]:
@@ -264,6 +264,7 @@ class Workload:
 
     @property
     def queries(self) -> float:
+        """Return the number of recorded executions: the sum of all weights."""
         return float(sum(shape.weight.sum() for shape in self.shapes))
 
     @property

@@ -78,7 +78,7 @@ class Sources:
     """Inputs of executed actions as they were, one table per action."""
     now_ms: int
     """Time of the report in epoch milliseconds."""
-    saved: Mapping[str, Credit] = field(default_factory=dict)
+    credits: Mapping[str, Credit] = field(default_factory=dict)
     """What later queries did not read, by plan id."""
     show_literals: bool = False
     """Whether values of the table may be shown."""
@@ -92,6 +92,7 @@ class Sources:
 
 
 def gather(sources: Sources) -> ReportData:
+    """Return the data of the page; for each part that cannot be shown, why."""
     missing: dict[str, str] = {}
     before = files_before(sources.observation.files, sources.old_files)
     return ReportData(
@@ -137,7 +138,7 @@ def _facts(sources: Sources) -> tuple[tuple[str, str], ...]:
         ("Expected queries", (work.get("rates") or {}).get("text", "") or "-"),
         *credit_facts(
             sources.settings.debt, sources.advice.room,
-            exact=all(one.exact for one in sources.saved.values()), prices=sources.prices,
+            exact=all(one.exact for one in sources.credits.values()), prices=sources.prices,
         ),
         ("Plan", sources.plan["planId"] if sources.plan["actions"] else "nothing to do"),
         *((("Refused", refused),) if refused else ()),
@@ -173,9 +174,9 @@ def _keys(sources: Sources) -> list[int]:
     ]
     weight: dict[int, float] = {}
     now = {shape.shape_id: shape.bytes_now for shape in sources.advice.shapes}
-    for batch in sources.workload.shapes:
-        for field_id in bounded_fields_of(batch.predicate):
-            weight[field_id] = weight.get(field_id, 0.0) + now.get(batch.shape_id, 0.0)
+    for shape in sources.workload.shapes:
+        for field_id in bounded_fields_of(shape.predicate):
+            weight[field_id] = weight.get(field_id, 0.0) + now.get(shape.shape_id, 0.0)
     by_bytes = sorted(weight, key=lambda field_id: (-weight[field_id], field_id))
     key = (column.field_id for column in sources.settings.ordering.key)
     return list(dict.fromkeys([*used, *key, *by_bytes]))
@@ -204,27 +205,27 @@ def _files_over_key(
 def _queried(workload: Workload, field_id: int, axis: Axis) -> tuple[Float64, Float64, Float64]:
     """Return the ranges of the column in recorded queries, as positions, with their executions."""
     lows, highs, weights = [], [], []
-    for batch in workload.shapes:
-        found = _range(batch, field_id, axis)
+    for shape in workload.shapes:
+        found = _range(shape, field_id, axis)
         if found is not None:
             lows.append(found[0])
             highs.append(found[1])
-            weights.append(batch.weight)
+            weights.append(shape.weight)
     if not lows:
         return np.empty(0), np.empty(0), np.empty(0)
     low, high = np.concatenate(lows), np.concatenate(highs)
     return low, np.maximum(low, high), np.concatenate(weights)
 
 
-def _range(batch: Shape, field_id: int, axis: Axis) -> tuple[Float64, Float64] | None:
+def _range(shape: Shape, field_id: int, axis: Axis) -> tuple[Float64, Float64] | None:
     """Return the interval that a shape's top-level conditions give for the column; None without
     one."""
-    low, high = np.zeros(len(batch)), np.ones(len(batch))
+    low, high = np.zeros(len(shape)), np.ones(len(shape))
     bounded = False
-    for node in _conditions(batch.predicate):
+    for node in _conditions(shape.predicate):
         if node.ref.field_id != field_id or node.ref.transform != "identity":
             continue
-        values = batch.literals[node.slot]
+        values = shape.literals[node.slot]
         if isinstance(node, In):
             least = np.array([min(item) for item in values])
             most = np.array([max(item) for item in values])
@@ -305,7 +306,7 @@ def _payoff(sources: Sources, missing: dict[str, str]) -> Payoff | None:
     span = sources.workload.span_ms
     settings = sources.settings
     plans = past_plans(
-        sources.entries, sources.checks, sources.saved, settings.rho.value, settings.open_bytes
+        sources.entries, sources.checks, sources.credits, settings.rho.value, settings.open_bytes
     )
     investments = [
         Investment(plan.plan_id, plan.at_ms, plan.cost, *_saved(plan, span), plan.harm)
@@ -316,7 +317,7 @@ def _payoff(sources: Sources, missing: dict[str, str]) -> Payoff | None:
         missing["payoff"] = "nothing was rewritten here yet"
         return None
     investments.sort(key=lambda item: item.at_ms)
-    measured = [one.until_ms for one in sources.saved.values() if not one.none_ran]
+    measured = [one.until_ms for one in sources.credits.values() if not one.none_ran]
     until = max(measured, default=investments[-1].at_ms)
     return Payoff(tuple(investments), until)
 

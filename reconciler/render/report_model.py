@@ -2,8 +2,8 @@
 
 The CLI fills it from the catalog, the workload and the ledger. A part that is None was not
 measured, and `missing` says why; the report shows that instead of an empty plot. Positions on a
-key's axis are shares of its range, so that no value of the table is in the report unless `Axis`
-carries labels (--show-literals).
+key's axis are shares of its range. So no value of the table is in the report, except in the ticks
+of an axis and the texts of shapes under --show-literals.
 """
 
 from __future__ import annotations

@@ -131,14 +131,15 @@ def _arrays(queries: Sequence[Fragment]) -> dict[str, list[Any]]:
         "position": [item.position for item in queries],
         "event_ms": [item.event_ms for item in queries],
         "weight": [item.weight for item in queries],
-        "recorded_bytes": _known([item.recorded_bytes for item in queries]),
-        "duration_ms": _known([item.duration_ms for item in queries]),
-        "moving": _known([offset for item in queries for offset in item.moving]),
+        "recorded_bytes": _unless_all_null([item.recorded_bytes for item in queries]),
+        "duration_ms": _unless_all_null([item.duration_ms for item in queries]),
+        "moving": _unless_all_null([offset for item in queries for offset in item.moving]),
         **{name: literals[kind] for name, kind in KIND_OF.items()},
     }
 
 
-def _known(values: list[Any]) -> list[Any]:
+def _unless_all_null(values: list[Any]) -> list[Any]:
+    """Return the values, none at all where each is None."""
     return [] if all(value is None for value in values) else values
 
 
@@ -151,21 +152,22 @@ def _table(common: Sequence[dict[str, Any]], arrays: Sequence[dict[str, list[Any
     ]
     for name, _ in ARRAYS:
         kind = schema.field(name).type
-        ends = ends_of(np.array([len(row[name]) for row in arrays], dtype=np.int64))
+        edges = edges_of(np.array([len(row[name]) for row in arrays], dtype=np.int64))
         values = pa.array([value for row in arrays for value in row[name]], kind.value_type)
-        columns.append(_lists(ends, values, kind))
+        columns.append(_lists(edges, values, kind))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def ends_of(counts: Int64) -> Int64:
-    """Return where each of the lists begins, and the end."""
+def edges_of(counts: Int64) -> Int64:
+    """Return where each of the lists begins if they lie end to end, and where the last one ends:
+    int64[lists + 1]. counts: int64[lists], their lengths."""
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
 
 
-def _lists(ends: Int64, values: Any, kind: Any) -> Any:
+def _lists(edges: Int64, values: Any, kind: Any) -> Any:
     import pyarrow as pa
 
-    return pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), values, type=kind)
+    return pa.LargeListArray.from_arrays(pa.array(edges, pa.int64()), values, type=kind)
 
 
 def distinct(rows: pa.Table) -> pa.Table:
@@ -174,8 +176,8 @@ def distinct(rows: pa.Table) -> pa.Table:
     The same query has the same table, source and position.
     """
     rows = rows.take(row_order({name: rows.column(name) for name in _KEYS}))
-    position, ends = flat(rows.column("position"))
-    kept = _first(rows, numbers(position), np.diff(ends))
+    position, edges = flat(rows.column("position"))
+    kept = _first(rows, numbers(position), np.diff(edges))
     return rows if kept.all() else _kept(rows, kept)
 
 
@@ -223,8 +225,8 @@ def joined(rows: pa.Table, span_ms: int) -> pa.Table:
     for field in rows.schema:
         column = rows.column(field.name)
         if field.name in starts:
-            values, ends = flat(column)
-            column = _lists(np.append(ends[first], ends[-1]), values, field.type)
+            values, edges = flat(column)
+            column = _lists(np.append(edges[first], edges[-1]), values, field.type)
         elif field.name == "imported_ms":
             column = pa.array(np.minimum.reduceat(imported[order], first))
         else:
@@ -254,13 +256,13 @@ class Imports(NamedTuple):
 def imports_of(rows: pa.Table) -> dict[tuple[str, str], Imports]:
     """Return the stored queries of the rows by table UUID and source."""
     found: dict[tuple[str, str], list[Imports]] = {}
-    own, ends = flat(rows.column("position"))
-    at = np.repeat(numbers(rows.column("imported_ms")), np.diff(ends))
+    own, edges = flat(rows.column("position"))
+    at = np.repeat(numbers(rows.column("imported_ms")), np.diff(edges))
     held, start = numbers(own), 0
     names = zip(
         rows.column("table_uuid").to_pylist(), rows.column("source").to_pylist(), strict=True
     )
-    for name, end in zip(names, ends[1:].tolist(), strict=True):
+    for name, end in zip(names, edges[1:].tolist(), strict=True):
         found.setdefault(name, []).append(Imports(held[start:end], at[start:end]))
         start = end
     return {name: _ascending(parts) for name, parts in found.items()}
@@ -286,7 +288,7 @@ def flat(column: Any) -> tuple[Any, Int64]:
 
 
 def flat_array(lists: Any) -> tuple[Any, Int64]:
-    return lists.flatten(), ends_of(numbers(lists.value_lengths()).astype(np.int64))
+    return lists.flatten(), edges_of(numbers(lists.value_lengths()).astype(np.int64))
 
 
 def numbers(values: Any) -> Any:
@@ -294,8 +296,9 @@ def numbers(values: Any) -> Any:
     return values.to_numpy(zero_copy_only=False)
 
 
-def has_repeats(numbers: Int64) -> bool:
-    ordered = np.sort(numbers)
+def has_repeats(values: Int64) -> bool:
+    """Whether two of the values are equal."""
+    ordered = np.sort(values)
     return bool((ordered[1:] == ordered[:-1]).any())
 
 
@@ -322,16 +325,16 @@ def _kept(rows: pa.Table, kept: Bool) -> pa.Table:
 
     _, starts = flat(rows.column("position"))
     counts = np.diff(starts)
-    left = np.diff(ends_of(kept.astype(np.int64))[starts])
+    left = np.diff(edges_of(kept.astype(np.int64))[starts])
     arrays = {name for name, _ in ARRAYS}
     columns = []
     for field in rows.schema:
         column = rows.column(field.name)
         if field.name in arrays:
-            values, ends = flat(column)
-            per_query = np.diff(ends) // np.maximum(counts, 1)
+            values, edges = flat(column)
+            per_query = np.diff(edges) // np.maximum(counts, 1)
             mask = pa.array(np.repeat(kept, np.repeat(per_query, counts)))
-            column = _lists(ends_of(left * per_query), values.filter(mask), field.type)
+            column = _lists(edges_of(left * per_query), values.filter(mask), field.type)
         columns.append(column)
     return pa.table(columns, schema=rows.schema).filter(pa.array(left > 0))
 

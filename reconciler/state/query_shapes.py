@@ -26,7 +26,7 @@ from reconciler.state.query_rows import (
     SOMETIMES,
     coded,
     distinct,
-    ends_of,
+    edges_of,
     flat,
     flat_array,
     has_repeats,
@@ -127,15 +127,15 @@ class _Rows:
 
     def _filled(self, name: str, first: int, end: int, per_query: int) -> Float64:
         """Return `per_query` numbers of each query, NaN for those of rows without."""
-        values, ends = self.arrays[name]
-        found: Float64 = values[ends[first] : ends[end]]
+        values, edges = self.arrays[name]
+        found: Float64 = values[edges[first] : edges[end]]
         count = int(self.start[end] - self.start[first]) * per_query
         if len(found) == count:
             return found
         if not len(found):
             return np.broadcast_to(np.nan, count)
         every = np.full(count, np.nan)
-        filled = np.diff(ends[first : end + 1]) > 0
+        filled = np.diff(edges[first : end + 1]) > 0
         every[np.repeat(self._per_query(first, end, filled), per_query)] = found
         return every
 
@@ -159,8 +159,8 @@ class _Rows:
         for name, kind in KIND_OF.items():
             slots = kinds.count(kind)
             if slots:
-                values, ends = self.arrays[name]
-                part = values.part(ends[first], ends[end], slots)
+                values, edges = self.arrays[name]
+                part = values.part(edges[first], edges[end], slots)
                 by_kind[kind] = part
         return tuple(by_kind[kind].pop(0) for kind in kinds)
 
@@ -173,13 +173,13 @@ def _laid_out(name: str, column: Any, order: Int64) -> tuple[Any, Int64]:
     del column
     if name in ("texts", "lists"):
         lists = pa.chunked_array(chunks).combine_chunks()
-        values, ends = flat_array(lists.take(pa.array(order)))
+        values, edges = flat_array(lists.take(pa.array(order)))
         found: Any = _CodedLiterals(values, lists=name == "lists")
     else:
-        found, ends = _scattered(chunks, order, floats=name in (*SOMETIMES, "weight", "floats"))
+        found, edges = _scattered(chunks, order, floats=name in (*SOMETIMES, "weight", "floats"))
         found = _NumberLiterals(found) if name in KIND_OF else found
     pa.default_memory_pool().release_unused()  # it would keep the memory of every column
-    return found, ends
+    return found, edges
 
 
 def _scattered(chunks: list[Any], order: Int64, *, floats: bool) -> tuple[npt.NDArray[Any], Int64]:
@@ -189,10 +189,10 @@ def _scattered(chunks: list[Any], order: Int64, *, floats: bool) -> tuple[npt.ND
     """
     lengths = np.concatenate([numbers(chunk.value_lengths()) for chunk in chunks])
     lengths = lengths.astype(np.int64)
-    ends = ends_of(lengths[order])
+    edges = edges_of(lengths[order])
     start = np.empty(len(order), dtype=np.int64)
-    start[order] = ends[:-1]
-    found = np.empty(int(ends[-1]), dtype=np.float64 if floats else np.int64)
+    start[order] = edges[:-1]
+    found = np.empty(int(edges[-1]), dtype=np.float64 if floats else np.int64)
     last = len(order)
     while chunks:
         chunk = chunks.pop()
@@ -200,10 +200,10 @@ def _scattered(chunks: list[Any], order: Int64, *, floats: bool) -> tuple[npt.ND
         own = lengths[first:last]
         if floats:
             values = values.cast("double", safe=False).fill_null(float("nan"))
-        place = np.repeat(start[first:last] - ends_of(own)[:-1], own)
+        place = np.repeat(start[first:last] - edges_of(own)[:-1], own)
         found[place + np.arange(len(values))] = numbers(values)
         last = first
-    return found, ends
+    return found, edges
 
 
 class _NumberLiterals:

@@ -39,7 +39,7 @@ class Condition:
     """Literal minus event time, in the domain's unit, if the literal moves with event time; None if
     it is fixed."""
     transform: str = "identity"
-    """The transform of the column that is compared, or what names a condition between two."""
+    """What of the column is compared, as `predicate.Ref.transform` has it."""
 
 
 @dataclass(frozen=True, slots=True)

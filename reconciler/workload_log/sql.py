@@ -1,6 +1,6 @@
 """Extracts what a SQL query reads of each table: conditions, literals and columns, for any dialect.
 
-`extract` is pure: tables are looked up through `TableSchemas`. `SqlReader` remembers templates, so
+Tables are looked up through `TableSchemas`; nothing is stored. `SqlReader` remembers templates, so
 that a log of a hundred thousand queries from fifty templates is parsed fifty times.
 """
 
@@ -153,6 +153,9 @@ class SqlReader:
     def extract(
         self, sql: str, event_ms: int, session: Session = Session()
     ) -> list[TableRead] | Skipped:
+        """Return what a query reads of known tables, one item for each scan; Skipped if it reads
+        none. A table in a text that is not understood counts as fully scanned. event_ms: time of
+        the query in epoch milliseconds, for which now() stands."""
         if _OWN.search(sql):
             return Skipped(skip_reasons.OWN_JOB)
         sql = immediate(sql, self.dialect)
@@ -220,11 +223,8 @@ class SqlReader:
                 TypeError, AttributeError, IndexError) as error:  # fmt: skip
             if literals:
                 return None
-            why = (
-                skip_reasons.UNRESOLVED
-                if isinstance(error, OptimizeError)
-                else skip_reasons.UNPARSABLE
-            )
+            unresolved = isinstance(error, OptimizeError)
+            why = skip_reasons.UNRESOLVED if unresolved else skip_reasons.UNPARSABLE
             return self._unread(text, levels, why)
 
     def _statements(self, statements: list[exp.Expr], levels: tuple[str, ...]) -> _Template:

@@ -319,7 +319,7 @@ def test_queries_of_the_first_rows_of_an_order_earn_nothing_and_cost_nothing(wor
     seen = world.seen()
     known = reader.recorded_queries(seen)
     assert [type(one.predicate) for one in known.workload.shapes] == [Comparison]
-    found = reader.saved(seen, known, reader.history("u"))[plan]
+    found = reader.credits(seen, known, reader.history("u"))[plan]
     assert (found.queries, found.table_least, found.table_most) == (20.0, 0.0, 0.0)
 
 

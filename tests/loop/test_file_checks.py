@@ -103,7 +103,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def look(config: CatalogConfig, reader: Reader) -> Proposal:
     wanted = PlanRequest(
-        target=Target(config, TARGET), policy=policy("t", **PACK), policy_digest="h",
+        target=Target(config, TARGET), policy=policy("t", **PACK), policy_hash="h",
         policy_name="test", not_acted_on=(), cores=2,
     )  # fmt: skip
     return propose(wanted, reader, NOW)

@@ -113,12 +113,12 @@ def test_savings_are_taken_back_from_when_it_is_rolled_back(
         queries_on(table, "day", 40, 10, 400, days=1, now=now + dt.timedelta(days=2))
     )
     seen = actor.observe(step.target)
-    before = actor.saved(seen, actor.recorded_queries(seen), actor.history(seen.uuid))
+    before = actor.credits(seen, actor.recorded_queries(seen), actor.history(seen.uuid))
     assert before[plan].table_least > 0
     made = undo(step, actor)
     carried_out(step, actor, made)
     seen = actor.observe(step.target)
-    after = actor.saved(seen, actor.recorded_queries(seen), actor.history(seen.uuid))
+    after = actor.credits(seen, actor.recorded_queries(seen), actor.history(seen.uuid))
     assert sum(one.table_least for one in after.values()) == pytest.approx(0.0, abs=1.0)
     assert sum(one.table_most for one in after.values()) == pytest.approx(0.0, abs=1.0)
     assert after[made.plan.id].table_most < 0

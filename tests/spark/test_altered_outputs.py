@@ -182,7 +182,7 @@ class _Looks:
 
     def look(self, **spec: Any) -> Proposal:
         wanted = PlanRequest(
-            target=self._target, policy=policy("t", **spec), policy_digest="h",
+            target=self._target, policy=policy("t", **spec), policy_hash="h",
             policy_name="test", not_acted_on=(), cores=2,
         )  # fmt: skip
         return propose(wanted, self._reader, NOW)

@@ -205,7 +205,8 @@ def _varies(column: ColumnBounds) -> bool:
 def _best_of(
     situation: Situation, rows: Int64, vectors: Float64, columns: list[int], spent: float
 ) -> tuple[list[Candidate], list[Rejected]]:
-    """Return the best key for all of the files, or for those that the largest runs are not of."""
+    """Return the best key for all of the files; where none passes, for those without the largest
+    runs (`tiers`)."""
     first: tuple[list[Candidate], list[Rejected]] | None = None
     for files in tiers(situation, rows) if columns else ():
         kept = np.isin(rows, files)
@@ -290,10 +291,8 @@ def _refusal(situation: Situation, candidate: Candidate, spent: float) -> WhyNot
     """Return why the candidate does not pass: `candidate.refusal`, or that it would sort runs again
     for little new data, or for what their plan knew already."""
     runs = merged_runs(situation, candidate.rows, candidate.ordering)
-    recent = (
-        situation.facts.recent.copy()
-    )  # a run that grows is not rewritten against its own order
-    for run in runs:
+    recent = situation.facts.recent.copy()
+    for run in runs:  # a run that grows is not rewritten against its own order
         recent[run] = False
     situation = replace(situation, facts=replace(situation.facts, recent=recent))
     together = candidate.saving_low * situation.spent.sliced.parts  # as if all slices saved as much

@@ -33,11 +33,13 @@ SAMPLED_ROWS = 100
 """Sampled rows that a row group, or a file, needs for its what-if to rank layouts as the whole rows
 do."""
 CLEARLY = 0.9
-"""Reading that another size has to leave, of what the table's own size leaves, to be chosen."""
+"""Another size is chosen if it leaves at most this share of the reading that the table's own size
+leaves."""
 NEARLY = 1.05
-"""Reading, of the least, up to which files of nearly the table's own size are preferred."""
+"""Multiple of the least reading, up to which files of nearly the table's own size are
+preferred."""
 NEARLY_IN_GROUPS = 1.02
-"""Reading, of the least, up to which larger row groups are preferred."""
+"""Multiple of the least reading up to which larger row groups are preferred."""
 FILES = 8 << 20, 512 << 20
 """The least and the greatest size of files that is tried."""
 
@@ -89,7 +91,7 @@ def in_parts(situation: Situation, simulated: Simulated, pool: Pool) -> Simulate
         return simulated
     if not SMALLEST <= size < layout.row_group_bytes:
         return simulated
-    made = _played(situation, candidate, replace(layout, row_group_bytes=size), pool)
+    made = _simulated(situation, candidate, replace(layout, row_group_bytes=size), pool)
     if made is None or left_to_read(situation, made.candidate) >= left_to_read(
         situation, candidate
     ):
@@ -123,7 +125,7 @@ def _in_row_groups(situation: Situation, simulated: Simulated, pool: Pool) -> It
     candidate, layout, _ = simulated
     for size in row_group_sizes(situation, candidate, pool):
         other = replace(layout, row_group_bytes=size)
-        made = _played(situation, candidate, other, pool)
+        made = _simulated(situation, candidate, other, pool)
         if made is not None:
             yield made._replace(candidate=replace(made.candidate, row_group_configured=size))
 
@@ -141,7 +143,7 @@ def _in_files(situation: Situation, simulated: Simulated, pool: Pool) -> Iterato
         if count in tried or count > most:
             continue
         tried.add(count)
-        made = _played(situation, candidate, other, pool)
+        made = _simulated(situation, candidate, other, pool)
         if made is not None:
             found = replace(made.candidate, target_configured=size, row_group_configured=configured)
             yield made._replace(candidate=found)
@@ -168,7 +170,7 @@ def _in_ranges(situation: Situation, simulated: Simulated, pool: Pool) -> Simula
     size = max(1, round(float(written) / wanted))
     other = planned_layout(situation, candidate.rows, candidate.ordering, size)
     other = replace(other, row_group_bytes=layout.row_group_bytes)
-    made = _played(situation, candidate, other, pool)
+    made = _simulated(situation, candidate, other, pool)
     if made is None:
         return simulated
     most = NEARLY * left_to_read(situation, candidate)
@@ -190,7 +192,7 @@ def _files_of(layout: Layout, written: Float64) -> int:
     return int(layout.files_of(np.bincount(layout.groups, weights=written)).sum())
 
 
-def _played(
+def _simulated(
     situation: Situation, candidate: Candidate, layout: Layout, pool: Pool
 ) -> Simulated | None:
     outcome = what_if(situation, candidate.rows, layout, pool)

@@ -79,7 +79,7 @@ def _ways(situation: Situation, rows: Int64, asked: Sequence[int], whole: float)
     if in_one(situation, rows):
         return [Slicing((rows,), Sliced(1, whole, BY_ARRIVAL))]
     found = []
-    for column in dict.fromkeys((_natural(situation), *_ranged(situation, rows, asked))):
+    for column in dict.fromkeys((_best_ordered(situation), *_ranged(situation, rows, asked))):
         parts = tuple(slices(situation, rows, [column]))
         found.append(Slicing(parts, Sliced(len(parts), whole, column)))
     return found
@@ -166,22 +166,23 @@ def _comparable(situation: Situation) -> frozenset[int]:
 
 
 def _cpu(situation: Situation, rows: Int64, text: float | None) -> Float64:
-    """Return the CPU seconds of sorting the rows of each file, float64[rows]."""
+    """Return the CPU seconds of sorting the rows of each file, float64[rows], in proportion to its
+    rows; where the text of a row is not known (text: None), to its bytes."""
     time, many = situation.settings.throughput, 1 << 40
     if text is None:
-        of, work = situation.table.bytes[rows], time.cpu_seconds(SORT, many, first=False)
+        amount, work = situation.table.bytes[rows], time.cpu_seconds(SORT, many, first=False)
     else:
-        of = np.maximum(situation.table.records[rows], 0)
+        amount = np.maximum(situation.table.records[rows], 0)
         columns = len(situation.table.schema.fields)
         work = time.cpu_seconds(SORT, 0, first=False, rows=Rows(many, many * text, columns))
-    return of.astype(np.float64) * (work - time.cpu_seconds(SORT, 0, first=False)) / many
+    return amount.astype(np.float64) * (work - time.cpu_seconds(SORT, 0, first=False)) / many
 
 
 def places_of(situation: Situation, rows: Int64, key: Sequence[int]) -> Int64:
     """Return the place of each file in the order that slices follow."""
     table = situation.table
     arrival = arrivals(table)[rows]
-    column = table.columns.get(key[0] if key else _natural(situation))
+    column = table.columns.get(key[0] if key else _best_ordered(situation))
     if column is None or not column.bounded[rows].all():
         return arrival
     bounds = np.concatenate((column.lower[rows], column.upper[rows]))
@@ -189,7 +190,7 @@ def places_of(situation: Situation, rows: Int64, key: Sequence[int]) -> Int64:
     return inverse_permutation(order_of(low + high, last=arrival))
 
 
-def _natural(situation: Situation) -> int:
+def _best_ordered(situation: Situation) -> int:
     """Return the column whose values are in the fewest files on average, BY_ARRIVAL if none orders
     them."""
     table = situation.table

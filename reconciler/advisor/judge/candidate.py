@@ -194,9 +194,11 @@ def sharpen(
 def shape_gains(
     situation: Situation, before: tuple[ShapeReading, ...], after: tuple[ShapeReading, ...]
 ) -> Float64:
-    """Per shape, return expected executions x (read now - read after), files opened included.
+    """Return the saving of each shape over the horizon, float64[shapes]: its expected executions x
+    (cost now - cost after).
 
-    Shapes of the past are in it with the share that the forecast gives the mix of the whole log.
+    Shapes that nobody asks for any more are among them: the forecast expects the mix of the whole
+    log for a part of the horizon.
     """
     gains = np.zeros(len(situation.expected.demands))
     for number, demand in enumerate(situation.expected.demands):

@@ -71,9 +71,10 @@ def promised(situation: Situation) -> float:
     """Return what the table may have lost by now, in bytes of reading; infinite without the limit.
 
     It is `early_share` of what doing nothing would have read, and at most `debt_share` of what it
-    would read in a year. Two lower bounds of the first are known: what the recorded queries read of
-    the untouched table, and what was saved of it (docs/design/no-harm.md). Where the untouched
-    table is an estimate, the present reading counts if it is less.
+    would read in a year. What doing nothing would have read has two lower bounds, of which the
+    greater one counts: what the recorded queries read of the untouched table, and what rewrites
+    have saved (docs/design/no-harm.md). Where the untouched table is an estimate, the present
+    reading counts if it is less.
     """
     settings, untouched = situation.settings, situation.expected.untouched
     if settings.early_share is None or untouched is None:
@@ -108,7 +109,8 @@ def room_left(situation: Situation, spent: float) -> float:
 
 
 def standing(situation: Situation) -> float:
-    """Return what other queries would read more of the present layout: the exposure that it has."""
+    """Return the exposure that the present layout has: what other queries would read more of it
+    than of the untouched table."""
     return _exposure(situation, _worst(situation), _displaced(situation))
 
 

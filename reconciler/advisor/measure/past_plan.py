@@ -77,17 +77,17 @@ class PastPlan:
 def past_plans(
     entries: Iterable[LedgerEntry],
     checks: Iterable[ReadCheck],
-    saved: Mapping[str, Credit],
+    credits: Mapping[str, Credit],
     rho: float,
     open_bytes: int,
 ) -> list[PastPlan]:
-    """Return every plan of a table's ledger, oldest first. saved: by plan id."""
+    """Return every plan of a table's ledger, oldest first. credits: by plan id."""
     found: dict[str, list[LedgerEntry]] = {}
     for entry in entries:
         if entry.outcome.action_id:
             found.setdefault(entry.plan_id, []).append(entry)
     last = {check.plan_id: check for check in checks}
     return [
-        PastPlan(plan, tuple(own), saved.get(plan), rho, open_bytes, last.get(plan))
+        PastPlan(plan, tuple(own), credits.get(plan), rho, open_bytes, last.get(plan))
         for plan, own in found.items()
     ]

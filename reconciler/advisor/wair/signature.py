@@ -134,7 +134,7 @@ MAX_CURVE_COLUMNS = 6
 LEAST_SHARE = 0.05
 """A column with this share of the savings is in keys with others."""
 LEAST_ALONE = 0.2
-"""A column with this share of `LEAST_SHARE` is tried alone, if `served` is given.
+"""If `served` is given, a column is tried alone from this part of `LEAST_SHARE` on.
 
 A column with little to save may be the present order of the files. A rewrite for other reasons
 (deletes, many files) should keep it: a sorted column also takes fewer bytes, which pruning alone
@@ -164,8 +164,8 @@ def candidate_keys(centroid: Float64, served: Float64 | None = None) -> list[tup
     keys += [tuple(pair) for pair in combinations(useful[:4], 2)]
     keys += [tuple(useful[:size]) for size in range(3, min(len(useful), MAX_CURVE_COLUMNS) + 1)]
     if served is not None:
-        guarded = [int(i) for i in np.argsort(-served, kind="stable") if served[i] >= LEAST_SHARE]
-        partners = [i for i in guarded if i not in useful[:4]][:2]
+        by_served = [int(i) for i in np.argsort(-served, kind="stable") if served[i] >= LEAST_SHARE]
+        partners = [i for i in by_served if i not in useful[:4]][:2]
         keys += [(first, partner) for first in useful[:3] for partner in partners]
         keys += [(partner,) for partner in partners]
     return list(dict.fromkeys(keys))

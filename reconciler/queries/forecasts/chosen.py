@@ -3,10 +3,10 @@
 The last weeks of the log are gone through once more. Before each round of executions every forecast
 says from the log up to then which queries the next week brings: on which columns their conditions
 are, and which values they ask for. An execution of that week to which a forecast gave the
-probability p costs it -ln p. A round counts as much as it has executions, whatever its week has: L
-is the sum over the rounds of (executions of the round) * (mean loss of its week as far as the log
-has it). The weights are proportional to exp(-L): multiplicative weights for log loss (Vovk,
-"Aggregating Strategies", 1990), for the columns and for the values given the columns.
+probability p costs it -ln p. The loss of a round is the mean of these costs over the week that
+follows, as far as the log has it, times the executions of the round itself. L is the sum of the
+losses of all rounds. The weights are proportional to exp(-L): multiplicative weights for log loss
+(Vovk, "Aggregating Strategies", 1990), for the columns and for the values given the columns.
 
 What holds. Of any execution, the mixture loses at most ln(1 / weight) more than a forecast does:
 its probability is a sum of which weight * p is one term. A forecast that lost x more than the best
