@@ -14,17 +14,7 @@ from reconciler.catalog import bounds
 from reconciler.catalog.avro import parse_container
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO, InputFile
-
-
-class CheckedInputs:
-    """A FileIO that only opens Avro files."""
-
-    def __init__(self, io: FileIO) -> None:
-        self._io = io
-
-    def new_input(self, location: str) -> CheckedInput:
-        return CheckedInput(self._io.new_input(location))
+    from pyiceberg.io import InputFile
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from reconciler.catalog import bounds
 from reconciler.catalog.avro import Container, CorruptContainer, decode_together, parse_container
-from reconciler.catalog.checked_avro import CheckedInputs
+from reconciler.catalog.checked_avro import CheckedInput
 from reconciler.catalog.entries import Entries, concatenate
 from reconciler.catalog.failures import said
 from reconciler.catalog.load import translate_io
@@ -20,7 +20,6 @@ from reconciler.errors import TableDamagedError
 from reconciler.table.values import BOUND_BYTES
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO, InputFile
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
@@ -56,16 +55,14 @@ class ManifestReader:
         snapshot = self._metadata.snapshot_by_id(snapshot_id)
         if snapshot is None:
             return []
-        with translate_io(f'the manifest list "{snapshot.manifest_list}"', CORRUPT_LIST):
-            return list(snapshot.manifests(cast("FileIO", CheckedInputs(self._io))))
+        return self.manifests_in(snapshot.manifest_list)
 
     def manifests_in(self, path: str) -> list[ManifestFile]:
         """Return the manifests that a manifest list names, whichever table's it is."""
-        from pyiceberg.manifest import read_manifest_list
+        from reconciler.catalog.manifest_list import manifests_in
 
         with translate_io(f'the manifest list "{path}"', CORRUPT_LIST):
-            checked = CheckedInputs(self._io).new_input(path)
-            return list(read_manifest_list(cast("InputFile", checked)))
+            return manifests_in(CheckedInput(self._io.new_input(path)))
 
     def entries(self, manifests: Sequence[ManifestFile]) -> Entries | None:
         """Return all entries of the manifests, those of status 2 (deleted) included; None without

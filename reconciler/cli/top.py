@@ -73,7 +73,7 @@ def _text(fleet: Fleet, most: int, output: Output) -> str:
     from reconciler.render.terminal import UNLIMITED, width
 
     if output is Output.NAME:
-        return "".join(f"{table.name}\n" for table in fleet.tables[:most])
+        return "".join(f"{table.name}\n" for table in fleet.wasting[:most])
     if output in (Output.JSON, Output.YAML):
         body: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "FleetRanking"}
         return serialise({**body, **fleet_text.document(fleet, most)}, output)

@@ -199,7 +199,6 @@ def nothing_kept(logs: Sequence[Imported], dialect: str | None) -> UserError | N
     """Return why an import of readable logs kept nothing; None if it kept something, or if all was
     imported before."""
     from reconciler.errors import UserError
-    from reconciler.workload_log import skip_reasons
 
     used = (one.tally.kept or one.tally.earlier or one.tally.repeated for one in logs)
     if not logs or any(used):
@@ -212,16 +211,27 @@ def nothing_kept(logs: Sequence[Imported], dialect: str | None) -> UserError | N
             f"{logs[0].name} has no SQL execution", do="check the path and --format of the log"
         )
     reasons = (f"{reason}: {count:,}" for reason, count in skipped.most_common(5))
-    do = "import a log with SELECT statements on tables of this catalog"
-    if skip_reasons.UNKNOWN_TABLES in skipped:
-        do = "check --catalog, --log-catalog and --schema"
-    if skip_reasons.UNPARSABLE in skipped:
-        do = "check --dialect" + (f", which is {dialect}" if dialect else "")
     return UserError(
         "no query of a table in this catalog was found, and nothing was recorded",
         details=tuple(reasons),
-        do=do,
+        do=_advice(skipped, dialect),
     )
+
+
+def _advice(skipped: Counter[str], dialect: str | None) -> str:
+    """Return what to do about the most frequent of the reasons that the user can remove."""
+    from reconciler.workload_log import skip_reasons
+
+    known = {
+        skip_reasons.UNKNOWN_TABLES: "check --catalog, --log-catalog and --schema",
+        skip_reasons.UNPARSABLE: "check --dialect" + (f", which is {dialect}" if dialect else ""),
+        skip_reasons.ABSURD_TIMESTAMP: "name the field of the query's time: --map timestamp=FIELD; "
+        "a time is between 1990 and tomorrow",
+        skip_reasons.BAD_WEIGHT: "leave the weight out, or give the number of executions",
+        skip_reasons.UNPREPARED: "import the log that has the PREPARE statements, too",
+    }
+    frequent = (known[reason] for reason, _ in skipped.most_common() if reason in known)
+    return next(frequent, "import a log with SELECT statements on tables of this catalog")
 
 
 def refusal(refused: Sequence[UserError], nothing: UserError | None) -> UserError | None:

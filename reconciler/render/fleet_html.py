@@ -118,7 +118,7 @@ def _ranking(fleet: Fleet) -> str:
     finding = (
         f"The worst {WORST} of {count(len(tables))} tables make {part} of the waste"
         if len(tables) > WORST and fleet.waste
-        else f"{wasters(len(tables))} {iec(fleet.waste)} a day"
+        else f"{wasters(len(fleet.wasting))} {iec(fleet.waste)} a day"
     )
     note = (
         "Wasted is what is read for rows that nobody asks for, and files opened that merging would "

@@ -137,6 +137,16 @@ class Fleet:
     """Tables that could not be read, each with the reason."""
 
     @property
+    def wasting(self) -> tuple[FleetTable, ...]:
+        """The tables that waste a byte a day or more, the most wasteful first."""
+        return tuple(table for table in self.tables if table.waste.cost >= 1)
+
+    @property
+    def idle(self) -> int:
+        """The number of tables that waste less than a byte a day."""
+        return len(self.tables) - len(self.wasting)
+
+    @property
     def waste(self) -> float:
         return sum(table.waste.cost for table in self.tables)
 

@@ -13,18 +13,22 @@ from reconciler.render.terminal import commands, tabulate, wrapped
 
 
 def render_top(fleet: Fleet, most: int, width: int) -> str:
-    """Return the first `most` tables, one line each, and what the figures mean."""
+    """Return the first `most` tables that waste something, one line each, and what the figures
+    mean."""
     if not fleet.tables:
         return f"{fleet.where} holds no table."
-    shown = fleet.tables[:most]
+    if not fleet.wasting:
+        text = f"{wasters(len(fleet.tables))} nothing.{_assumption(fleet)}"
+        return "\n".join([*wrapped(text, width), *_next(fleet, width)])
+    shown = fleet.wasting[:most]
     heads, rows = _columns(fleet, shown)
     lines = tabulate([heads, *rows], "l" + "r" * (len(heads) - 1), width)
     return "\n".join([*lines, *wrapped(_total(fleet, len(shown)), width), *_next(fleet, width)])
 
 
 def markdown_top(fleet: Fleet, most: int) -> str:
-    """Return the first `most` tables for a wiki."""
-    heads, rows = _columns(fleet, fleet.tables[:most])
+    """Return the first `most` tables that waste something, for a wiki."""
+    heads, rows = _columns(fleet, fleet.wasting[:most])
     rule = ["---", *["---:"] * (len(heads) - 1)]
     table = [[f"`{row[0]}`", *row[1:]] for row in rows]
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, rule, *table))
@@ -58,27 +62,32 @@ def wasters(tables: int) -> str:
 
 
 def _total(fleet: Fleet, shown: int) -> str:
-    parts = [f"{wasters(len(fleet.tables))} {iec(fleet.waste)} of reading a day"]
+    parts = [f"{wasters(len(fleet.wasting))} {iec(fleet.waste)} of reading a day"]
     if fleet.prices is not None:
         money = sum(table.wasted(fleet.prices) for table in fleet.tables)
         parts.append(f"which costs {money_text(money, fleet.prices.currency)}")
-    if shown < len(fleet.tables):
-        part = percent(share_of_worst(fleet.tables, shown))
+    if shown < len(fleet.wasting):
+        part = percent(share_of_worst(fleet.wasting, shown))
         parts.append(f"the {count(shown)} shown {part} of it")
     meaning = (
         "wastes = bytes read for rows that nobody asks for, and files opened that merging would "
         "save; to pack = these files"
     )
     text = f"{', '.join(parts)}; {meaning}."
-    if fleet.assumed:
-        text += f" Without recorded queries (-), one read of the whole table a day is assumed: " \
-                f"{plural(fleet.assumed, 'table')}."  # fmt: skip
-    return text
+    if fleet.idle:
+        text += f" {wasters(fleet.idle)} nothing."
+    return text + _assumption(fleet)
+
+
+def _assumption(fleet: Fleet) -> str:
+    if not fleet.assumed:
+        return ""
+    tables = plural(fleet.assumed, "table")
+    return f" Without recorded queries (-), one read of the whole table a day is assumed: {tables}."
 
 
 def _next(fleet: Fleet, width: int) -> list[str]:
-    worst = fleet.tables[0].name
-    entries = [f"layoutctl plan {worst}"]
+    entries = [f"layoutctl plan {one.name}" for one in fleet.wasting[:1]]
     if fleet.assumed:
         entries.append("layoutctl workload import FILE")
     return commands(entries, width)
@@ -88,9 +97,10 @@ def document(fleet: Fleet, most: int | None = None) -> dict[str, Any]:
     """Return the fleet's tables as plain values, bytes and counts unrounded."""
     return {
         "tables": len(fleet.tables),
+        "tablesWithoutWaste": fleet.idle,
         "wastedBytesPerDay": round(fleet.waste),
         **_money(fleet),
-        "items": [_item(table, fleet.prices) for table in fleet.tables[:most]],
+        "items": [_item(table, fleet.prices) for table in fleet.wasting[:most]],
         "errors": [{"table": name, "error": why} for name, why in fleet.failed],
     }
 

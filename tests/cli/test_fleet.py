@@ -64,9 +64,9 @@ def test_the_table_with_most_small_files_is_first(cli: Cli, catalog: Any) -> Non
     items = ranked(cli)
     rec = catalog.name
     assert [one["table"] for one in items] == [
-        f"{rec}.sales.many", f"{rec}.web.some", f"{rec}.web.deep.few", f"{rec}.sales.one",
+        f"{rec}.sales.many", f"{rec}.web.some", f"{rec}.web.deep.few",
     ]  # fmt: skip
-    assert [one["surplusFiles"] for one in items] == [8, 5, 4, 0]
+    assert [one["surplusFiles"] for one in items] == [8, 5, 4]
     assert all(one["queriesPerDay"] is None for one in items)
     for one in items:
         assert one["wastedBytesPerDay"] == round(
@@ -80,8 +80,19 @@ def test_a_namespace_and_a_number_narrow_the_ranking(cli: Cli, catalog: Any) -> 
     assert (code, body["kind"], body["tables"]) == (0, "FleetRanking", 2)
     assert [one["table"] for one in body["items"]] == [f"{catalog.name}.web.some"]
     assert [one["table"] for one in ranked(cli, "--exclude", "web.**")] == [
-        f"{catalog.name}.sales.many", f"{catalog.name}.sales.one",
-    ]  # fmt: skip
+        f"{catalog.name}.sales.many"
+    ]
+
+
+def test_a_table_that_wastes_nothing_is_counted_and_not_ranked(cli: Cli, said: Said) -> None:
+    alone = ("top", "--exclude", "**.many", "sales")
+    for arguments in (("top", "sales"), alone):
+        code, out, _ = cli(*arguments)
+        assert code == 0
+        said(out)
+    assert cli(*alone, "-o", "name")[1] == ""
+    body = json.loads(cli(*alone, "-o", "json")[1])
+    assert (body["tables"], body["tablesWithoutWaste"], body["items"]) == (1, 1, [])
 
 
 def test_recorded_queries_weigh_more_than_the_assumed_read(
@@ -131,7 +142,7 @@ def test_the_queries_of_all_tables_are_read_at_once_and_namespaces_are_listed_on
     monkeypatch.setattr(
         load, "list_namespaces", lambda *given: walked.append(given[0]) or walk(*given)
     )
-    assert [one["queriesPerDay"] for one in ranked(cli)] == [1.0] * 4
+    assert [one["queriesPerDay"] for one in ranked(cli)] == [1.0] * 3
     assert scanned.count("queries") == 2  # who has queries, and the queries
     assert cli("observe")[0] == 0
     assert cli("report", "web", "--out", str(tmp_path / "r.html"))[0] == 0
@@ -172,7 +183,7 @@ def test_a_table_that_cannot_be_read_hides_no_other(cli: Cli, catalog: Any, tmp_
     code, out, err = cli("top", "-o", "json")
     body = json.loads(out)
     assert code != 0 and "sales" in err
-    assert len(body["items"]) == 3
+    assert (body["tables"], len(body["items"])) == (3, 3)
     assert [one["table"] for one in body["errors"]] == [f"{catalog.name}.sales.one"]
     code, _, _ = cli("report", "--all", "--out", str(tmp_path / "r.html"))
     assert code != 0

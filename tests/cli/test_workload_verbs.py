@@ -195,6 +195,9 @@ def test_a_few_queries_that_do_not_parse_are_counted_with_a_reason(
         b'{"sql": "SELECT 1", "timestamp": "yesterday"}\n',
         b'{"sql": "SELECT id FROM db.elsewhere", "timestamp": 1770000000000}\n',
         b'{"sql": "SHOW TABLES", "timestamp": 1770000000000}\n',
+        b'{"sql": "SHOW TABLES", "timestamp": 1770000000000}\n' * 2
+        + b'{"sql": "SELECT id FROM db.q", "timestamp": 12}\n',
+        b'{"sql": "SELECT id FROM db.q", "timestamp": 1770000000000, "weight": -1}\n',
     ],
 )
 def test_a_file_that_is_no_log_is_called_what_it_is(
