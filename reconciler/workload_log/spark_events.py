@@ -134,7 +134,7 @@ class _Application:
         self.ended: list[list[tuple[KnownTable, Fragment]]] = []
         self.recorded: Keys | None = None
         self.skips: Counter[str] = Counter()
-        self.unread: dict[str, Counter[str]] = {}
+        self.full_scans: dict[str, Counter[str]] = {}
 
     def run(self, path: Log) -> Tally:
         parts = _parts(path)
@@ -339,9 +339,9 @@ class _Application:
             sink.append_fragments(new)
         if self.skips:
             sink.record_skips(None, dict(self.skips))
-        for uuid, counts in self.unread.items():
+        for uuid, counts in self.full_scans.items():
             sink.record_skips(uuid, dict(counts))
-        self.ended, self.skips, self.unread = [], Counter(), {}
+        self.ended, self.skips, self.full_scans = [], Counter(), {}
         if self.source:
             body = {"done": _ranges(sorted(self.done))}
             sink.set_cursor(self.source, json.dumps(body, separators=(",", ":")))
@@ -364,7 +364,7 @@ class _Application:
                 if fragment.full_scan:
                     reason = skip_reasons.UNREADABLE_FILTERS
                     self.tally.full_scans[reason] += 1
-                    self.unread.setdefault(table.uuid, Counter())[reason] += 1
+                    self.full_scans.setdefault(table.uuid, Counter())[reason] += 1
         return new
 
 

@@ -129,12 +129,12 @@ class _Template:
     """The scans of known tables, each with the ids of the fields read."""
     unknown: tuple[str, ...] = ()
     """Columns of conditions that the one table of the query does not have."""
-    unread: tuple[KnownTable, ...] = ()
+    full_scans: tuple[KnownTable, ...] = ()
     """Tables that count as fully scanned."""
     merged: tuple[KnownTable, ...] = ()
-    """Tables of `unread` that the text merges into."""
+    """Tables of `full_scans` that the text merges into."""
     reason: str = ""
-    """Why it has no scans, or why `unread` was not understood; "" otherwise."""
+    """Why it has no scans, or why its text was not understood; "" otherwise."""
 
 
 class _NotLifted(Exception):
@@ -167,7 +167,7 @@ class SqlReader:
             template = self._template(sql, session.levels, {}) or _Template(
                 reason=skip_reasons.UNPARSABLE
             )
-        if not template.scans and not template.unread:
+        if not template.scans and not template.full_scans:
             return Skipped(template.reason)
         binding = Binding(event_ms, session.zone, self.dialect, literals)
         engine = self.dialect or "sql"
@@ -182,7 +182,7 @@ class SqlReader:
                 table, _full_scan(table, event_ms, engine, merged=table.uuid in merged),
                 template.reason,
             )
-            for table in template.unread
+            for table in template.full_scans
         ]  # fmt: skip
 
     def _template(
@@ -218,14 +218,14 @@ class SqlReader:
         except _NotLifted:
             return None
         except TooComplex:
-            return self._unread(text, levels, skip_reasons.TOO_COMPLEX)
+            return self._full_scans_in(text, levels, skip_reasons.TOO_COMPLEX)
         except (SqlglotError, RecursionError, ValueError, KeyError,
                 TypeError, AttributeError, IndexError) as error:  # fmt: skip
             if literals:
                 return None
             unresolved = isinstance(error, OptimizeError)
             why = skip_reasons.UNRESOLVED if unresolved else skip_reasons.UNPARSABLE
-            return self._unread(text, levels, why)
+            return self._full_scans_in(text, levels, why)
 
     def _statements(self, statements: list[exp.Expr], levels: tuple[str, ...]) -> _Template:
         scans: list[tuple[Scan, tuple[int, ...]]] = []
@@ -316,10 +316,10 @@ class SqlReader:
         named = _METADATA.fullmatch(parts[-1]) is not None and len(parts) > 1
         return named and self.resolve(parts[:-1], levels) is not None
 
-    def _unread(self, text: str, levels: tuple[str, ...], reason: str) -> _Template:
+    def _full_scans_in(self, text: str, levels: tuple[str, ...], reason: str) -> _Template:
         named = self._named(_TABLE_NAME, text, levels)
         merged = self._named(_MERGED_NAME, text, levels)
-        return _Template(unread=named, merged=merged, reason=reason)
+        return _Template(full_scans=named, merged=merged, reason=reason)
 
     def _named(
         self, pattern: re.Pattern[str], text: str, levels: tuple[str, ...]

@@ -279,7 +279,7 @@ class _Pending:
     """The queries to store."""
     skips: Counter[str] = field(default_factory=Counter)
     """Number of skipped lines since the last storing, by reason."""
-    unread: dict[str, Counter[str]] = field(default_factory=dict)
+    full_scans: dict[str, Counter[str]] = field(default_factory=dict)
     """By the UUID of a table, the number of queries that count as full scans, by reason, since the
     last storing."""
     recorded: Keys | None = None
@@ -331,9 +331,9 @@ class _Pending:
             return
         if self.skips:
             self.sink.record_skips(None, dict(self.skips))
-        for uuid, counts in self.unread.items():
+        for uuid, counts in self.full_scans.items():
             self.sink.record_skips(uuid, dict(counts))
-        self.skips, self.unread = Counter(), {}
+        self.skips, self.full_scans = Counter(), {}
 
     def _judge(self) -> None:
         unparsable = skip_reasons.UNPARSABLE
@@ -384,5 +384,5 @@ class _Pending:
             self.tally.unknown_columns(read.table.name, read.unknown)
             if read.fragment.full_scan:
                 self.tally.full_scans[read.note] += 1
-                counts = self.unread.setdefault(read.table.uuid, Counter())
+                counts = self.full_scans.setdefault(read.table.uuid, Counter())
                 counts[read.note] += 1
