@@ -81,6 +81,10 @@ _CREDENTIAL = re.compile(
 )
 
 
+_SECRET_HEADER = re.compile(r"auth|key|sign|session|jwt|assertion", re.IGNORECASE)
+"""Further parts of the names of headers that hold secrets."""
+
+
 def property_of(name: str) -> CatalogProperty | None:
     """Return the property of this name that a document or its secret may set; None for others.
 
@@ -91,7 +95,8 @@ def property_of(name: str) -> CatalogProperty | None:
     header = name.removeprefix(HEADER)
     if _HEADER_NAME.fullmatch(header) is None or header.lower() in OF_THE_CLIENT:
         return None
-    return CatalogProperty(name, name, _REST, "Header of every request.", is_credential(name))
+    secret = is_credential(name) or _SECRET_HEADER.search(header) is not None
+    return CatalogProperty(name, name, _REST, "Header of every request.", secret)
 
 
 def listed(name: str, catalog_type: str) -> CatalogProperty | None:

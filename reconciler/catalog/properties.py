@@ -219,6 +219,7 @@ def secret_values(config: CatalogConfig) -> list[str]:
     uri = urlsplit(config.properties.get("uri", ""))
     found = {value for name, value in config.properties.items() if is_secret(name)}
     found |= {value for _, value in parse_qsl(uri.query)}
+    found.add(config.properties.get("credential", "").partition(":")[2])  # it is sent alone
     long_enough = {value for value in found if len(value) >= SHORTEST_SECRET}
     if uri.password:
         long_enough |= {uri.password, unquote(uri.password)}

@@ -130,8 +130,10 @@ def _bounded(
     `config`, by the version of the schema. What keeps files and cannot be read forbids to remove
     any. Of two policies that keep files the more careful one counts; of two target sizes the last
     one."""
-    config = content.get("config")
-    settings = {**(config if isinstance(config, Mapping) else {}), **content}
+    config = {} if (given := content.get("config")) is None else _content(given)
+    if config is None and about in _LIMITS:
+        return _with(found, about, f"{name} ({about}) has settings that cannot be read")
+    settings = {**(config or {}), **content}
     if about == COMPACTION:
         size = _number(settings.get("target_file_size_bytes"), MOST_TARGET)
         return replace(found, target_bytes=int(size)) if size and size >= LEAST_TARGET else found

@@ -41,8 +41,13 @@ def paused_because(properties: Mapping[str, str]) -> str:
     value = properties.get(PAUSED, "").strip()
     if value.lower() in _OFF:
         return ""
-    why = "" if value.lower() == _ON else f": {value[:MOST_TEXT]}"
+    why = "" if value.lower() == _ON else f": {_short(value)}"
     return f"the table property {PAUSED} is set{why}"
+
+
+def _short(text: str) -> str:
+    """Return the text on one line: the next one of what is printed is ours."""
+    return " ".join(text.split())[:MOST_TEXT]
 
 
 def other_optimizer(observation: Observation, now_ms: int) -> str:
@@ -84,5 +89,5 @@ def _of_history(ancestry: Sequence[SnapshotInfo], now_ms: int) -> Iterator[str]:
         by = next((last.summary[name] for name in _NAMES if last.summary.get(name)), "")
         yield (
             f"{plural(len(theirs), 'commit')} of another writer replaced files, the last at "
-            f"{utc(last.timestamp_ms)}{f' by {by[:MOST_TEXT]}' if by else ''}"
+            f"{utc(last.timestamp_ms)}{f' by {_short(by)}' if by else ''}"
         )

@@ -97,9 +97,12 @@ def test_spark_gets_them_and_gives_them_back() -> None:
     assert "header.Host" not in found
 
 
-def test_a_secret_one_is_never_shown() -> None:
-    config = catalog_config(document("http://c"), {"header.Authorization": SECRET})
+@pytest.mark.parametrize("name", ["Authorization", "X-Auth", "Session-Id", "Ocp-Subscription-Key"])
+def test_a_secret_one_is_never_shown(name: str) -> None:
+    config = catalog_config(document("http://c"), {f"header.{name}": SECRET})
     assert secret_values(config) == [SECRET]
+    config = catalog_config(document("http://c"), {"credential": f"client:{SECRET}"})
+    assert SECRET not in redact(f"client_secret={SECRET}", config), "a client sends it alone"
     assert SECRET not in redact(f"sent {SECRET}", config)
 
 

@@ -51,12 +51,12 @@ def test_a_document_of_another_type_says_nothing(document: Any) -> None:
     assert bounds_of([document]) == NO_BOUNDS
 
 
-@pytest.mark.parametrize("inner", [False, True])
-def test_settings_bound_ours(inner: bool) -> None:
+@pytest.mark.parametrize("inner", [None, dict, json.dumps])
+def test_settings_bound_ours(inner: Any) -> None:
     """They stand in the document, or in `config`."""
 
     def content(**settings: Any) -> str:
-        body = {"config": settings} if inner else settings
+        body = {"config": inner(settings)} if inner else settings
         return json.dumps({"enable": True, **body})
 
     found = bounds_of([
@@ -85,6 +85,8 @@ def test_a_size_that_no_file_should_have_is_not_followed(size: Any) -> None:
     [("snapshot-expiry", {"max_snapshot_age_days": 365_000}),
      ("snapshot-expiry", {"max_snapshot_age_days": "P90D"}),
      ("snapshot-expiry", {"min_snapshot_to_keep": float("inf")}),
+     ("snapshot-expiry", {"config": "max_snapshot_age_days=90"}),
+     ("orphan-file-removal", {"config": [{"max_orphan_file_age_in_days": 90}]}),
      ("orphan-file-removal", {"max_orphan_file_age_in_days": -1}),
      ("orphan-file-removal", {"older_than": 1_707_315_296_000})],
 )  # fmt: skip

@@ -79,7 +79,8 @@ def test_the_last_rewrite_is_named_with_its_engine_and_every_sign_is_told() -> N
 @pytest.mark.parametrize(
     ("value", "why"),
     [(None, None), ("", None), ("false", None), ("False ", None), ("true", ""),
-     ("moving", "moving"), ("x" * 999, "x" * 200)],
+     ("moving", "moving"), ("x" * 999, "x" * 200),
+     ("a\n  plan p-1\tapproved", "a plan p-1 approved")],
 )  # fmt: skip
 def test_a_table_is_paused_by_its_property_with_a_reason(value: Any, why: str | None) -> None:
     text = paused_because({} if value is None else {"layout.paused": value})
