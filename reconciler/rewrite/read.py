@@ -65,8 +65,11 @@ class Damaged(Exception):
 
 @contextlib.contextmanager
 def decoding(path: str, column: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Whatever a decoder says of the file is its damage, unlike a lack of memory or an error of the
-    storage, which has a number. column: returns which column cannot be decoded."""
+    """Raise Damaged for whatever a decoder raises about the file.
+
+    A lack of memory passes, and so does an error of the storage, which has a number (`errno`).
+    column: returns which column cannot be decoded.
+    """
     try:
         yield
     except MemoryError:

@@ -16,7 +16,8 @@ SomeChange = TypeVar("SomeChange", bound=SpecChange)
 
 
 class _SpecExecutor(MetadataExecutor[SomeChange], ABC):
-    """What other writers committed since the plan may be a danger that its reviewer did not see."""
+    """Judges also what other writers committed since the plan: it may be a danger that the plan's
+    reviewer did not see."""
 
     def state(self, action: SomeChange, facts: Facts) -> ActionState:
         state = action.judge(facts)

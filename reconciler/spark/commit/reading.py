@@ -115,6 +115,14 @@ class JavaManifests:
             *(str(file.location()) for file in iceberg.each(snapshot.addedDeleteFiles(io))),
         ]
 
+    def referenced(self, prefix: str) -> set[str]:
+        from pyspark.sql import functions as f
+
+        marker = "/" + prefix.rpartition("/")[2] + "/"
+        files = stage.all_files(self.spark, iceberg.load(self.spark, self.name))
+        rows = files.where(f.col("file_path").contains(marker)).select("file_path").distinct()
+        return {row.file_path.partition(marker)[2] for row in rows.collect()}
+
     def added_by(self, paths: Collection[str]) -> Iterator[int]:
         from pyspark.sql import functions as f
 

@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 from reconciler.catalog.listing import below_directory
-from reconciler.spark.fallback import stage
 from reconciler.spark.session import iceberg
 from reconciler.table.paths import is_local, local_of
 
@@ -23,7 +22,6 @@ class JavaStorage:
 
     spark: Any
     java: Any
-    name: str
 
     def location(self) -> str:
         return str(self.java.location())
@@ -85,14 +83,6 @@ class JavaStorage:
             return
         root = self.spark._jvm.org.apache.hadoop.fs.Path(prefix)
         _remove_if_empty(root.getFileSystem(io.conf()), root)
-
-    def referenced(self, prefix: str) -> set[str]:
-        from pyspark.sql import functions as f
-
-        marker = "/" + prefix.rpartition("/")[2] + "/"
-        files = stage.all_files(self.spark, iceberg.load(self.spark, self.name))
-        rows = files.where(f.col("file_path").contains(marker)).select("file_path").distinct()
-        return {row.file_path.partition(marker)[2] for row in rows.collect()}
 
 
 def _listed_locally(prefix: str) -> dict[str, tuple[int, int | None]]:
