@@ -2,9 +2,10 @@
 
     python -m bench.wair [--log FILE] [--seeds 1 2 3 4 5] [--policies NAME...] [PART...]
 
-Parts: `protocol`, `deviations` (what each difference from the paper changes), `loads` (DSB-like
-queries, and logs of which 0.1 % is asked for). Costs are in bytes of reading with the given rho.
-The log keeps what every run took, batch by batch; runs that are in it are not repeated.
+Parts: `protocol`, `deviations` (what each difference from the paper changes), `loads` (queries
+like those of DSB and TPC-DS, and logs of which 0.1 % is asked for). Costs are in bytes of reading
+with the given rho. The log keeps what every run took, batch by batch; runs that are in it are not
+repeated.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bench.replay.lineitem import COMMIT, SCHEMA, SHIP
-from bench.replay.loads import Load, dsb_like, logs_like
+from bench.replay.loads import Load, dsb_like, logs_like, tpcds_like
 from bench.replay.protocol import PERIOD, POOL, Protocol, in_parts, whole_batches
 from bench.replay.table import SimulatedTable, empty_table
 from bench.results import logged, write_section
@@ -43,6 +44,8 @@ from reconciler.replay.run import Policy, Replay, Step, replay
 
 EARLY = 4
 """Decisions of a batch where a new mix of queries is decided on as soon as it is imported."""
+
+SORTED = "sorted after each batch"
 
 DATES = (SHIP, COMMIT)
 Steps = Sequence[Step[SimulatedTable]]
@@ -115,7 +118,7 @@ TRIALS: Mapping[str, Trial] = {
     "new data sorted once (NN)": Trial(keyed(sort_new_data)),
     "Qd-tree of each period (QD)": Trial(at_begin_of_periods(rebuild_tree)),
     "sorted once a period": Trial(lambda protocol: rebuild_each(PERIOD * protocol.batch_ms, DATES)),
-    "sorted after each batch": Trial(keyed(sort_everything)),
+    SORTED: Trial(keyed(sort_everything)),
 }
 """The policies that need no budget, by name."""
 
@@ -266,30 +269,41 @@ def deviations(log: Log, seeds: Sequence[int], names: Sequence[str]) -> None:
     print(write_section("WAIR deviations", "python -m bench.wair deviations", rows, note))
 
 
-def loads(log: Log, seeds: Sequence[int], names: Sequence[str]) -> None:
-    made: Mapping[str, Callable[[int], Load]] = {"DSB-like": dsb_like, "logs, 0.1 %": logs_like}
-    rows = [["load", "policy", "seeds", "total", "thirds", "", "", "rewriting"]]
-    for title, of in made.items():
-        first = of(seeds[0]).first
+LOADS: Mapping[str, tuple[Callable[[int], Load], str]] = {
+    "DSB-like": (dsb_like, "The pool has 24 batches of 72. Goal: 0.55."),
+    "TPC-DS-like": (
+        tpcds_like,
+        "The pool has two of five years; the thirds are the others. The key of the sort after each "
+        "batch, the store, was the best of date, store and quantity on seed 1.",
+    ),
+    "logs, 0.1 %": (logs_like, "The pool has 30 days of 120. Goal: 0.09."),
+}
+"""What makes each load, and what its section says of it."""
+
+
+def loads(log: Log, seeds: Sequence[int], names: Sequence[str], chosen: Sequence[str]) -> None:
+    for title in chosen:
+        of, said = LOADS[title]
+        made = [of(seed) for seed in seeds]
+        numbers = ", ".join(map(str, seeds))
+        rows = [["policy", "seeds", "total", "thirds", "", "", "rewriting"],
+                ["no reclustering", numbers, *["1.000"] * 4, "0.000"]]  # fmt: skip
+        first, count = made[0].first, len(made[0].steps)
+        spans = [(first, count), *pairwise(np.linspace(first, count, 4).astype(int).tolist())]
         for name in names:
             runs = [
-                log.run(title, name, seed, lambda n=name, s=seed, o=of: _of_load(o(s), n))
-                for seed in seeds
+                log.run(title, name, seed, lambda n=name, o=one: _of_load(o, n))
+                for seed, one in zip(seeds, made, strict=True)
             ]
-            count = len(runs[0]["read"])
-            edges = np.linspace(first, count, 4).astype(int).tolist()
-            spans = [(first, count), *pairwise(edges)]
-            rows.append([title, name, _named(runs), *_periods(runs, spans)])
-    note = (
-        "Cost relative to no reclustering after the pool: 24 batches of 72, and 30 days of 120. "
-        "Goals: 0.55 DSB-like, 0.09 for logs."
-    )
-    print(write_section("WAIR loads", "python -m bench.wair loads", rows, note))
+            rows.append([name, numbers, *_periods(runs, spans)])
+        command = f'python -m bench.wair loads --loads "{title}"'
+        note = f"Cost relative to no reclustering after the pool. {said}"
+        print(write_section(f"WAIR load: {title}", command, rows, note))
 
 
 def _of_load(load: Load, name: str) -> Replay[SimulatedTable]:
     trial = TRIALS[name]
-    policy = trial.policy(Protocol())
+    policy = sort_everything(load.key) if name == SORTED else trial.policy(Protocol())
 
     def after_pool(table: SimulatedTable, work: Workload, now: Settings) -> Sequence[Action]:
         return policy(table, work, now) if now.now_ms >= load.steps[load.first].now_ms else ()
@@ -303,6 +317,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["protocol", "deviations", "loads"])
     parser.add_argument("--log", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--loads", nargs="+", default=[*LOADS])
     parser.add_argument("--policies", nargs="+", default=[*TRIALS, DEPTH, *FREE])
     given = parser.parse_args()
     log = Log(given.log)
@@ -313,7 +328,9 @@ def main() -> None:
         elif part == "deviations":
             deviations(log, given.seeds, few)
         else:
-            loads(log, given.seeds, [*few, *[n for n in given.policies if "unattended" in n][:1]])
+            usual = ("ours", "ours, unattended", "literal WAIR", SORTED)
+            names = [name for name in given.policies if name in usual]
+            loads(log, given.seeds, names, given.loads)
 
 
 if __name__ == "__main__":

@@ -374,5 +374,8 @@ def _cut(data: CutCurve, prices: Prices | None, rho: float) -> Section:
 def _refused(data: Sequence[Line]) -> Section:
     rows = [[line.what, line.why] for line in data]
     finding = f"{plural(len(rows), 'candidate')} considered, not done"
-    question = "What was refused, and why? The plan says the same; like ones of partitions are one."
+    question = (
+        "What was refused, and why? The text of the plan says the same. Candidates that differ "
+        "only in their partition share a line."
+    )
     return finding, question, "", table(("What", "Why"), rows, (0, 1))
