@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 from reconciler.rewrite import arrow
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Column
-from reconciler.rewrite.order import floats_of, numbers_of, sort_parts, stable_order, values_of
+from reconciler.rewrite.order import (
+    EXACT_DIGITS,
+    floats_of,
+    numbers_of,
+    sort_parts,
+    stable_order,
+    values_of,
+)
+from reconciler.rewrite.task import Unfit
 from reconciler.table import cut_tree
 from reconciler.table.cut_tree import Cut, Tree
 from reconciler.table.leaf_files import file_units, row_group_units
@@ -156,6 +164,8 @@ def _codes_of_values(cuts: Sequence[Cut], whole: pa.Array) -> Codes:
     """Return the codes by cuts at values; of NULL and NaN any."""
     if not cuts:
         return np.zeros(len(whole), dtype=np.int64)
+    if isinstance(cuts[0].value, bytes) != _are_bytes(whole.type):
+        raise Unfit("a tree that cuts a column which has another type now")
     if isinstance(cuts[0].value, bytes):
         return _codes_of_bytes(cuts, whole)
     floating = pa.types.is_floating(whole.type)
@@ -163,6 +173,15 @@ def _codes_of_values(cuts: Sequence[Cut], whole: pa.Array) -> Codes:
     if floating or len(rows) < 1 << TABLE_BITS:
         return _searched(cuts, rows)
     return _looked_up(cuts, rows)
+
+
+def _are_bytes(kind: pa.DataType) -> bool:
+    """Whether the domain of a column is bytes: of texts, bytes, UUIDs and long decimals."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_decimal(kind):
+        return bool(kind.precision > EXACT_DIGITS)
+    numbers = pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return not (numbers or pa.types.is_temporal(kind))
 
 
 def _looked_up(cuts: Sequence[Cut], rows: Int64) -> Codes:

@@ -23,10 +23,11 @@ from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Facts, Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
-from reconciler.plan.ordering import ARRIVAL, Lexicographic
+from reconciler.plan.ordering import ARRIVAL, Lexicographic, by_tree
 from reconciler.plan.plan import Basis, Plan, freeze
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.standing import Fallen, Head, Judgement, judge
+from reconciler.table.cut_tree import Cut, made
 from reconciler.table.filetable import FileTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn, SpecField
@@ -297,3 +298,17 @@ def test_a_spec_is_added_once_and_writers_are_switched_once() -> None:
     ):
         now = Facts(metadata=TableMetadata(specs=specs, default_spec_id=default))
         assert (add.judge(now).validity, switch.judge(now).validity) == states
+
+
+@pytest.mark.parametrize(
+    ("kind", "stands"),
+    [("decimal(9, 2)", True), ("decimal(18, 2)", True), ("decimal(19, 2)", False), ("long", True)],
+)
+def test_a_tree_is_lost_once_its_cuts_are_no_values_of_the_column(kind: str, stands: bool) -> None:
+    """A decimal of more than 18 digits is compared as bytes: its rows would go to other leaves."""
+    tree = made((Cut(3, None), None, (Cut(3, 500), None, None)), [0, 0, 3])
+    action = Cluster(ordering=by_tree(tree), inputs=("a",))
+    metadata = TableMetadata(columns=frozenset({3}), tops={"price": (3, kind)})
+    found = action.judge(Facts(live=("a",), metadata=metadata))
+    assert found.validity is (Validity.PENDING if stands else Validity.LOST)
+    assert ("another type" in found.why) != stands

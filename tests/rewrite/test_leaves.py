@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import itertools
 import math
 import random
@@ -18,7 +19,7 @@ from reconciler.rewrite import leaves
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.rewriting import rewritten
-from reconciler.rewrite.task import Field, Key, Made, Order, Resources, Task
+from reconciler.rewrite.task import Field, Key, Made, Order, Resources, Task, Unfit
 from reconciler.table.cut_tree import Cut, Tree, made
 from reconciler.table.values import encode_wide_decimal
 from tests.examples import seeds
@@ -203,6 +204,19 @@ def test_codes_that_are_looked_up_are_those_that_are_counted(seed: int) -> None:
         ((rows > cut.value) | (rows == cut.value) & (not cut.inclusive)).astype(int) for cut in cuts
     )
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "rows"),
+    [
+        (500, pa.array([decimal.Decimal("7.00")], pa.decimal128(38, 2))), (5, pa.array(["a"])),
+        (b"a", pa.array([1])), (b"a", pa.array([decimal.Decimal("7.00")], pa.decimal128(18, 2))),
+    ],
+)  # fmt: skip
+def test_cuts_of_another_domain_than_the_column_are_refused(value: Any, rows: pa.Array) -> None:
+    for encoded in (rows, rows.dictionary_encode()):
+        with pytest.raises(Unfit, match="another type"):
+            leaves.codes_of([Cut(1, None), Cut(1, value)], pa.chunked_array([encoded]))
 
 
 @pytest.mark.parametrize("memory", [PLENTY, LITTLE])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.state import ActionState, Facts, Validity, with_columns
+from reconciler.plan.actions.state import ActionState, Facts, Validity, with_columns, with_cuts
 from reconciler.plan.ordering import by_tree
 from reconciler.table.cut_tree import LEAF, Tree, tree_of
 from reconciler.table.metadata import TableMetadata
@@ -96,7 +96,8 @@ class BuildReplica(Action):
             found = standing(record, metadata)
             if found.standing is Standing.STALE:
                 return ActionState(Validity.LOST, why=found.why)
-        return with_columns(ActionState(Validity.PENDING), facts, self.tree.columns)
+        state = with_columns(ActionState(Validity.PENDING), facts, self.tree.columns)
+        return with_cuts(state, facts, (self.tree,))
 
     def _is_mine(self, record: Replica) -> bool:
         same = (record.table, record.tree) == (self.table, self.tree)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.content import PartitionAction
-from reconciler.plan.actions.state import ActionState, Facts, with_columns
+from reconciler.plan.actions.state import ActionState, Facts, with_columns, with_cuts
 from reconciler.plan.grouping import Extents, Grouping
 from reconciler.plan.ordering import ARRIVAL, Ordering, ordering_from_canonical
 from reconciler.plan.reasons import partition_text
@@ -74,7 +74,8 @@ class Rewrite(PartitionAction, ABC):
     def judge(self, facts: Facts) -> ActionState:
         fields = (field.source_id for field in self.moves_by or ())
         needed = (*(column.field_id for column in self.ordering.key), *fields)
-        return with_columns(super(Rewrite, self).judge(facts), facts, needed)
+        state = with_columns(super(Rewrite, self).judge(facts), facts, needed)
+        return with_cuts(state, facts, self.trees)
 
     def canonical(self) -> dict[str, Any]:
         body = super(Rewrite, self).canonical() | self.ordering.canonical()

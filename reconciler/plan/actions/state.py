@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reconciler.table.cut_tree import Tree
 from reconciler.table.metadata import TableMetadata
+from reconciler.table.values import Kind, kind_of
 
 
 class Validity(StrEnum):
@@ -67,3 +69,19 @@ def with_columns(state: ActionState, facts: Facts, needed: Iterable[int]) -> Act
     if state.validity is Validity.DONE or gone is None:
         return state
     return ActionState(Validity.LOST, why=f"the column with field id {gone} was dropped")
+
+
+def with_cuts(state: ActionState, facts: Facts, trees: Iterable[Tree]) -> ActionState:
+    """Return the state; lost where a column that a tree cuts has values of another domain now, as a
+    decimal of more than 18 digits has: rows would go to other leaves than the plan says."""
+    if state.validity is Validity.DONE:
+        return state
+    types = dict(facts.metadata.tops.values())
+    for cut in (cut for tree in trees for cut in tree.cuts):
+        kind = kind_of(types.get(cut.field_id, ""))
+        if kind is not None and (kind is Kind.BYTES) != isinstance(cut.value, bytes):
+            if cut.value is None or cut.place[0] > 0:  # NULL and NaN are of every domain
+                continue
+            why = f"the column with field id {cut.field_id} has another type than the tree's cuts"
+            return ActionState(Validity.LOST, why=why)
+    return state
