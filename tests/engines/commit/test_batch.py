@@ -42,7 +42,7 @@ class Recorded:
         self.outcomes: list[Outcome] = []
         request: Any = SimpleNamespace(
             catalog=SimpleNamespace(name="c"), table=("n", "t"), table_uuid="u", plan_id="p-1",
-            audit=None, allow_live_branches=False,
+            audit=None, allow_live_branches=False, reserve=None,
         )  # fmt: skip
         ledger: Any = SimpleNamespace(
             record_intent=lambda intent: None,
