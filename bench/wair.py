@@ -296,7 +296,8 @@ def loads(log: Log, seeds: Sequence[int], names: Sequence[str], chosen: Sequence
                 for seed, one in zip(seeds, made, strict=True)
             ]
             rows.append([name, numbers, *_periods(runs, spans)])
-        command = f'python -m bench.wair loads --loads "{title}"'
+        given = numbers.replace(",", "")
+        command = f'python -m bench.wair loads --loads "{title}" --seeds {given}'
         note = f"Cost relative to no reclustering after the pool. {said}"
         print(write_section(f"WAIR load: {title}", command, rows, note))
 
