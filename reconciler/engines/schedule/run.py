@@ -50,10 +50,10 @@ class Reading:
             self._limit = size
 
     def affords(self, size: int) -> bool:
-        """Whether the budgets cover reading so many bytes once more, which then count as read.
+        """Whether the budgets cover reading so many bytes once more.
 
-        A budget of CPU time bounds no bytes in the first attempt: only what earlier attempts read
-        and computed says how much CPU time a byte takes.
+        If so, the bytes are reserved and count as read. Of CPU time a byte takes what was
+        predicted, or what earlier attempts measured if that is more.
         """
         with self._lock:
             if self._covered(self._foreseen + size):
