@@ -160,11 +160,17 @@ return [drawn, performance.now() - drawn];
 
 def page_of(tables: int, directory: Path) -> str:
     """Return what Chromium takes to draw the page of a fleet, and to sort it."""
+    import pytest
+
     from reconciler.render.fleet_html import render_fleet
-    from tests.browser import asked
+    from tests.browser import asked, browser
     from tests.render.fleets import fleet
 
     text = render_fleet(fleet(tables))
+    try:
+        browser()
+    except pytest.skip.Exception:
+        return f"The page of {tables:,} tables has {len(text.encode()) / 1e6:.2f} MB; no Chromium."
     drawn, sorting = asked(text, LOOK, directory)
     return (
         f"The page of {tables:,} tables has {len(text.encode()) / 1e6:.2f} MB; Chromium has drawn "
@@ -197,7 +203,7 @@ def main() -> None:
                  f"{spent / work:.2f}"]
             )  # fmt: skip
         notes = f"{tables:,} tables, one process each. {page_of(5_000, directory)}"
-        print(write_section("First insight", "python -m bench.fleet", rows, notes))
+        print(write_section("First insight", f"python -m bench.fleet {tables}", rows, notes))
 
 
 if __name__ == "__main__":

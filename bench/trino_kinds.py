@@ -43,11 +43,13 @@ SCHEMA = pa.schema(
 )
 NAMESPACE = "loop"
 ACTIONS = (
-    "pack", "cluster", "compact", "apply", "convert", "dangling", "manifests", "properties",
-    "order", "migrate", "recluster", "apply", "expire", "remove specs", "orphans", "restore",
-    "roll back", "block column", "cluster", "wait", "publish", "wait", "discard", "migrate", "pack",
+    "pack", "compact", "convert", "apply", "dangling", "manifests", "properties", "order",
+    "migrate", "recluster", "expire", "orphans", "restore", "roll back", "block column", "cluster",
+    "wait", "publish", "wait", "discard",
 )  # fmt: skip
-"""What is done, in this order; others write before each."""
+"""What is done, in this order: each kind once. Others write before most."""
+_WRITTEN_BEFORE = ("pack", "compact", "convert", "apply", "manifests", "recluster", "wait")
+"""Kinds before which others append."""
 _DONE: dict[str, Callable[[Draw], list[Any]]] = {
     **KINDS,
     "recluster": lambda draw: draw.rewrite(Recluster),
@@ -124,10 +126,9 @@ def story(directory: Path, ask: Ask) -> Iterator[tuple[str, list[str]]]:
 
 
 def _others_write(kept: KeptTable, kind: str) -> None:
-    if kind in ("publish", "discard", "roll back", "remove specs"):
-        return
-    kept.append()
-    kept.append()
+    if kind in _WRITTEN_BEFORE:
+        kept.append()
+        kept.append()
     first_spec = kept.table.refresh().spec().spec_id == 0
     if kind in ("convert", "apply") and first_spec:
         kept.delete(by_key=True)
