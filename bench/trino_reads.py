@@ -34,6 +34,7 @@ from typing import Any
 import pyarrow as pa
 
 from bench.lake import Lake
+from bench.results import write_section
 from bench.trino_kinds import story
 
 SCHEMA = pa.schema(
@@ -56,6 +57,9 @@ SCHEMA = pa.schema(
         ("bytes", pa.binary()),
     ]
 )
+NOTE = """Trino 476 by JDK 25, format 2. First come 5 tables of every type, sorted by one column each;
+then one table, after each kind of action of the Local engine: all rows, and aggregates under eight
+conditions."""
 SORTED = ("id", "word", "most", "key", "at")
 """Columns by which a table of its own is sorted."""
 
@@ -72,9 +76,12 @@ def main() -> int:
         with _trino(lake.directory, arguments.server, arguments.java) as ask:
             wrong = [problem for key, rows in kept.items() for problem in _compared(ask, key, rows)]
             print(f"{len(kept)} tables of {arguments.rows} rows were read", flush=True)
+            rows = [("read after", "wrong answers"), ("types and predicates", str(len(wrong)))]
             for kind, problems in story(lake.directory, ask):
                 print(f"after {kind}: {len(problems)} wrong answers", flush=True)
+                rows.append((kind, str(len(problems))))
                 wrong += [f"{kind}: {problem}" for problem in problems]
+    write_section("Trino reads each kind of action", "python -m bench.trino_reads", rows, NOTE)
     print("\n".join(wrong) or "all rows are as they were")
     return 1 if wrong else 0
 
