@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.workload_import import query
+from bench.workload_import import COLUMNS, query
 from reconciler.queries.fragments import Fragment
 from reconciler.state.state import StateStore
 from reconciler.table.schema import Field, Schema
@@ -43,8 +43,8 @@ def test_objects_do_not_grow_with_the_queries_that_are_stored(
     log = tmp_path / "log.jsonl"
     lines = [{"sql": query(n % 50), "timestamp": 1_760_000_000_000 + n} for n in range(LINES)]
     log.write_text("".join(json.dumps(one) + "\n" for one in lines))
-    schema = Schema(0, (Field(1, "id", "long"), Field(2, "day", "date"), Field(3, "kind", "string"),
-                        Field(4, "amount", "decimal(12,2)"), Field(5, "seen", "timestamptz")))  # fmt: skip
+    fields = (Field(n + 1, name, kind) for n, (name, kind) in enumerate(COLUMNS))
+    schema = Schema(0, tuple(fields))
     tables = SchemaMap({("db", n): KnownTable(n, n, schema) for n in ("t", "u")})
     store = CountingStore(tmp_path / "state")
     tally = SqlLogImport(SqlReader("trino", tables), store).run(log)
