@@ -57,9 +57,9 @@ SCHEMA = pa.schema(
         ("bytes", pa.binary()),
     ]
 )
-NOTE = """Trino 476 by JDK 25, format 2. First come 5 tables of every type, sorted by one column each;
-then one table, after each kind of action of the Local engine: all rows, and aggregates under eight
-conditions."""
+NOTE = """Trino 476 by JDK 25, format 2. First come 5 tables of every type, sorted by one column
+each; then one table, after each kind of action of the Local engine: all rows, and aggregates under
+eight conditions."""
 SORTED = ("id", "word", "most", "key", "at")
 """Columns by which a table of its own is sorted."""
 
