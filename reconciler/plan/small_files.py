@@ -69,7 +69,7 @@ def small_files(
     largest_share: 1.0 disables the size tiers, for an objective that forces packing. aimed: the
     size that each file of ours was written to have, int64[files]; None for the target.
     """
-    candidate = _candidates(table, target_bytes, taken, aimed)
+    candidate = small_and_free(table, target_bytes, taken, aimed)
     ranges = ranges_of(table, key[0].field_id) if _has_bounds(table, key) else None
     decisions: list[Drift] = []
     for spec_id, partition, members in table.groups():
@@ -95,7 +95,7 @@ def small_files(
     return decisions
 
 
-def _candidates(
+def small_and_free(
     table: FileTable, target_bytes: int, taken: Int64 | None, aimed: Int64 | None
 ) -> Bool:
     """Return bool[files]: which are free and small; a file of ours, for what it was to be."""

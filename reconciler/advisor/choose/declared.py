@@ -2,15 +2,18 @@
 (docs/design/definitions.md#declared-drift).
 
 Drift decides, between files and between the row groups of one file; the what-if only shows which
-queries lose. Each drifted set is its own action: if two
-sets were sorted together, output files could span the range between them.
+queries lose. Each drifted set is its own action, or neighbours are one that would be small files
+apart (`joined`).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
+from reconciler.advisor.choose.joined import joined
 from reconciler.advisor.choose.keys import FULL_ROWS, wanted_columns
 from reconciler.advisor.choose.recluster import allowed
 from reconciler.advisor.choose.sizes import Simulated, sized
@@ -30,6 +33,7 @@ from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation
 from reconciler.format import plural
 from reconciler.plan import reasons
+from reconciler.plan.drift import Drift
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Int64
@@ -55,6 +59,7 @@ def declared_candidates(
         for part in parts:
             why = f"the row groups of {plural(len(part), 'file')} overlap"
             found.append((declared_what_if(situation, np.sort(part), settings.ordering), why))
+    drifted: list[Drift] = []
     for decision in situation.facts.drifts.between:
         rows = decision.files[free[decision.files]]
         if not decision.rewrite:
@@ -62,12 +67,14 @@ def declared_candidates(
                 rejected(situation, title, reasons.DRIFT_WAITS, decision.reason, rows)
             )
         elif len(rows) >= MIN_FILES:  # else it is reported elsewhere why the others stay
-            lead = [column.field_id for column in settings.ordering.key]
-            parts = slices(situation, rows, lead, MIN_FILES)
-            rejections += oversized(situation, rows, parts, title)
-            for part in parts:
-                made = declared_what_if(situation, np.sort(part), settings.ordering)
-                found.append((made, decision.reason))
+            drifted.append(replace(decision, files=rows))
+    lead = [column.field_id for column in settings.ordering.key]
+    for decision in joined(situation, drifted):
+        parts = slices(situation, decision.files, lead, MIN_FILES)
+        rejections += oversized(situation, decision.files, parts, title)
+        for part in parts:
+            made = declared_what_if(situation, np.sort(part), settings.ordering)
+            found.append((made, decision.reason))
     return found, rejections
 
 

@@ -1,0 +1,124 @@
+"""Joins drifted sets of one partition that would be small files apart.
+
+Sets that do not overlap are sorted apart, or a file could span the range between them. Where no
+other file is in that range, nothing is lost by one file for both. Small files beside them join,
+because they would be merged by the next plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.advisor.choose.recluster import allowed
+from reconciler.advisor.choose.slices import in_one
+from reconciler.advisor.situation import Situation
+from reconciler.format import plural
+from reconciler.plan.drift import Drift
+from reconciler.plan.small_files import small_and_free
+from reconciler.table.filetable import Int64
+from reconciler.table.overlap_depth import Ranges, ranges_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Files that are rewritten together in any case, or one small file."""
+
+    files: Int64
+    """Rows of the file table, ascending."""
+    bytes: int
+    """Their stored bytes."""
+    drift: Drift | None
+    """The drifted set; None for a small file."""
+
+
+def joined(situation: Situation, drifted: Sequence[Drift]) -> list[Drift]:
+    """Return the sets to rewrite with those joined that would be less than a file each. A partition
+    with one set, and what no budget admits as one action, stay as they are."""
+    partition = situation.table.partition
+    found: list[Drift] = []
+    for number in dict.fromkeys(int(partition[one.files[0]]) for one in drifted):
+        own = [one for one in drifted if partition[one.files[0]] == number]
+        found += own if len(own) < 2 else _of_partition(situation, own, number)
+    return found
+
+
+def _of_partition(situation: Situation, drifted: Sequence[Drift], number: int) -> list[Drift]:
+    table, settings = situation.table, situation.settings
+    ranges = ranges_of(table, settings.ordering.key[0].field_id)
+    members = np.flatnonzero((table.partition == number) & ranges.known)
+    rest = np.setdiff1d(members, np.concatenate([one.files for one in drifted]))
+    taken = np.flatnonzero(~allowed(situation))
+    small = rest[small_and_free(table, settings.target_bytes, taken, situation.aimed)[rest]]
+    units = [_Unit(one.files, int(table.bytes[one.files].sum()), one) for one in drifted]
+    units += [_Unit(np.array([row]), int(table.bytes[row]), None) for row in small]
+    units.sort(key=lambda unit: _hull(ranges, unit.files))
+    found: list[Drift] = []
+    for run in _runs(ranges, units, _Others(ranges, np.setdiff1d(rest, small))):
+        for part in _parts(run, settings.target_bytes):
+            found += _made(situation, part)
+    return found
+
+
+def _hull(ranges: Ranges, files: Int64) -> tuple[int, int]:
+    return int(ranges.first[files].min()), int(ranges.last[files].max())
+
+
+class _Others:
+    """Files that stay, by where they lie in the order of the key."""
+
+    def __init__(self, ranges: Ranges, files: Int64) -> None:
+        first, last = ranges.first[files], ranges.last[files]
+        wide = first < last
+        self._first, self._last = np.sort(first[wide]), np.sort(last[wide])
+        self._values = np.sort(first[~wide])
+
+    def meet(self, low: int, high: int) -> bool:
+        """Whether one of them overlaps the range. Those whose ends touch it do not, unless they or
+        the range are of one value."""
+        wide = low < high
+        begun = np.searchsorted(self._first, high, side="left" if wide else "right")
+        ended = np.searchsorted(self._last, low, side="right" if wide else "left")
+        upto = np.searchsorted(self._values, high, side="right")
+        before = np.searchsorted(self._values, low, side="left")
+        return bool(begun > ended or upto > before)
+
+
+def _runs(ranges: Ranges, units: Sequence[_Unit], others: _Others) -> list[list[_Unit]]:
+    """Return the units, which are in order of the key, cut where another file would be spanned."""
+    runs: list[list[_Unit]] = []
+    low = high = 0
+    for unit in units:
+        first, last = _hull(ranges, unit.files)
+        if runs and not others.meet(low, max(high, last)):
+            runs[-1].append(unit)
+            high = max(high, last)
+        else:
+            runs.append([unit])
+            low, high = first, last
+    return runs
+
+
+def _parts(run: Sequence[_Unit], target_bytes: int) -> list[list[_Unit]]:
+    """Return the run in parts of at least the target size."""
+    parts: list[list[_Unit]] = [[]]
+    left, held = sum(unit.bytes for unit in run), 0
+    for unit in run:
+        if held >= target_bytes and left >= target_bytes:
+            parts, held = [*parts, []], 0
+        parts[-1].append(unit)
+        held, left = held + unit.bytes, left - unit.bytes
+    return parts
+
+
+def _made(situation: Situation, part: Sequence[_Unit]) -> list[Drift]:
+    """Return one set of all files of a part, or its drifted sets as they are."""
+    own = [unit.drift for unit in part if unit.drift is not None]
+    rows = np.sort(np.concatenate([unit.files for unit in part]))
+    if not own or len(part) < 2 or not in_one(situation, rows):
+        return own
+    sets = plural(len(own), "set") + " of overlapping files"
+    reason = f"{sets} beside each other, {plural(len(rows), 'file')} in all"
+    return [Drift(own[0].spec_id, own[0].partition, rows, True, reason)]
