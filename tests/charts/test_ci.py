@@ -293,6 +293,8 @@ def test_the_workflow_runs_the_scripts_and_guards_the_credential() -> None:
     for job in workflow["jobs"].values():
         if "secrets." in json.dumps(job):
             assert "head.repo.full_name == github.repository" in job["if"]
+    shown = workflow["jobs"]["plan"]["steps"][-1]  # also if one table could not be planned
+    assert "!cancelled()" in shown["if"] and "out/plan.md" in shown["if"]
     for step in approving["jobs"]["approve"]["steps"]:
         if "secrets." in json.dumps(step) or "head" in str(step.get("with", {}).get("path")):
             assert step["if"] == OF_OURS
