@@ -119,3 +119,24 @@ def test_what_no_budget_admits_together_stays_apart(
     daily = [{"name": "d", "per": "24h", "maxRewriteBytes": str(size * 3 // 4)}]
     planned = step_of(catalog_config, "tight", budgets=daily, **DECLARED).propose(actor)
     assert [len(item.action.inputs) for item in planned.pending] == [2, 2]
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_the_plan_after_an_apply_of_a_random_table_is_empty(
+    catalog_config: Any, iceberg_catalog: Any, actor: LocalActor, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    batches = []
+    for _ in range(int(random.integers(4, 10))):
+        rows, low = int(random.choice([1, 5, 50, 500])), int(random.integers(0, 380))
+        batches.append(batch(random, rows, low, int(random.choice([1, 10, 40, 400]))))
+    name = f"random_{seed}"
+    target = int(random.choice([1 << 16, 1 << 20]))
+    table = table_of(iceberg_catalog, name, target, batches)
+    before = live_rows(table)
+    keys = ["day", "id"] if seed == 3 else ["day"]
+    layout = {"clustering": {"mode": "Declared", "keys": keys}, "files": {"minInputFiles": 3}}
+    step = step_of(catalog_config, name, layout=layout)
+    done = run_step(step, actor, EVERYTHING, quiet, never)
+    assert done.result is not None and not done.after.pending
+    assert live_rows(table) == before
