@@ -8,6 +8,7 @@ edit policies while it is still looking at everything, and at last nobody does a
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -54,10 +55,11 @@ def main(objects: int) -> None:
         bench = Bench(cluster, api, objects)
         bench.cold()
         bench.warm()
+        version = json.loads(cluster.request("GET", "/version"))["gitVersion"]
         load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
         note = (
             f"{objects} policies over as many tables, one catalog; test cluster of Kubernetes "
-            f"{api.version()} on the same machine, whose load was {load} at the end. Ready: "
+            f"{version} on the same machine, whose load was {load} at the end. Ready: "
             "/readyz answers after the start of the process. Edits: a policy's spec is changed, "
             "then its status says Ready of that very generation; the first half while a restarted "
             "operator still looks at every object. Calls: what the API server counted in "
@@ -155,14 +157,14 @@ class Bench:
         return {
             f"{kind.plural}/{body['metadata']['name']}": body["metadata"]["resourceVersion"]
             for kind in (POLICY, TABLE_LAYOUT, CATALOG)
-            for body in self.api.list(kind, NAME, limit=5000, metadata_only=True)
+            for body in self.api.list(kind, NAME, metadata_only=True)
         }
 
     def calls(self) -> float:
         """All requests for the kinds that the operator works with, whoever sent them."""
-        response = self.api._raw("get", "GET", "/metrics", "metrics")
+        metrics = self.cluster.request("GET", "/metrics").decode()
         pattern = re.compile(r'^apiserver_request_total\{.*resource="(\w+)".* ([\d.e+]+)$', re.M)
-        found = pattern.findall(response.data.decode())
+        found = pattern.findall(metrics)
         return sum(float(value) for resource, value in found if resource in PLURALS)
 
     @contextmanager
