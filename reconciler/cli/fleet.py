@@ -154,7 +154,7 @@ def _table(look: _Look, seen: Observation, workload: Workload) -> FleetTable:
         waste=waste_of(seen, workload, small, actor.open_price(seen.uuid).bytes),
         files_week_ago=_files_at(seen, int(look.now.timestamp() * 1000) - WEEK_MS),
         waits=_waiting(look, seen) if look.deep else None,
-        rewrites=tuple(map(_rewrite, past)),
+        rewrites=tuple(map(rewrite_of, past)),
     )
 
 
@@ -196,7 +196,7 @@ def _slower(plan: Plan) -> tuple[tuple[str, float, float], ...]:
     )
 
 
-def _rewrite(plan: PastPlan) -> FleetRewrite:
+def rewrite_of(plan: PastPlan) -> FleetRewrite:
     return FleetRewrite(
         plan_id=plan.plan_id,
         at_ms=plan.at_ms,

@@ -88,15 +88,15 @@ def render_history(
 
 
 def _money(plans: Sequence[PastPlan], prices: Prices) -> str:
-    """Return the money that the rewrites cost and that later queries did not pay."""
-    from reconciler.plan.money import money_text
+    """Return the money that the rewrites cost and that later queries did not pay: that of the bytes
+    in `_net`."""
+    from reconciler.plan.money import cost_text, money_text, reading
 
-    amounts = [amounts_of(plan, prices) for plan in plans]
-    spent = sum(cost for cost, _ in amounts)
-    saved = sum(gain for _, gain in amounts if gain is not None)
+    spent = sum(amounts_of(plan, prices)[0] for plan in plans)
+    saved = sum(plan.measured.table_least for plan in plans if plan.measured is not None)
     return (
         f"in money, by the prices of the catalog: {money_text(spent, prices.currency)} spent, "
-        f"{money_text(saved, prices.currency)} saved by measured queries"
+        f"{cost_text(prices, reading(saved))} saved by measured queries"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -9,8 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.advisor.measure.credit import Credit
 from reconciler.api.prices import Prices
+from reconciler.cli.fleet import rewrite_of
+from reconciler.cli.history import render_history
 from reconciler.plan.money import (
+    TIB,
     Usage,
     carrying_out,
     cost_of,
@@ -22,7 +28,9 @@ from reconciler.plan.money import (
 )
 from reconciler.plan.prediction import Total
 from reconciler.queries.rewrite_cost import READ_CPU_PER_BYTE
+from tests.cli.plans import past_plans
 from tests.examples import examples
+from tests.render.fleets import table
 
 PRICES = Prices("EUR", Decimal("0.05"), Decimal(5), Decimal("0.0004"), Decimal("0.021"))
 AMOUNTS = st.integers(0, 2**53)
@@ -84,3 +92,26 @@ def test_a_plan_costs_its_work_and_saves_reading_and_openings() -> None:
 )  # fmt: skip
 def test_a_positive_amount_never_prints_as_zero(amount: float, number: str) -> None:
     assert money_text(amount, "EUR") == f"{number} EUR"
+
+
+def test_history_and_fleet_say_the_same_money_where_a_later_plan_replaced_files() -> None:
+    """The first plan saved 3 TiB until the second one replaced its files, and 2 TiB since; the
+    second one saved 1 TiB more than it."""
+    first, second = past_plans()
+    plans = [
+        replace(first, realised=Credit(3.0 * TIB, 3.0 * TIB, 5.0 * TIB, 5.0 * TIB, 9.0, 0.0, 1, 2)),
+        replace(second, realised=Credit(1.0 * TIB, 1.0 * TIB, TIB, TIB, 9.0, 0.0, 1, 2)),
+    ]
+    fleet = table(1, rewrites=tuple(map(rewrite_of, plans)))
+    entries = [entry.outcome for plan in plans for entry in plan.entries]
+    spent = sum(
+        Fraction("0.05") * Fraction(one.cpu_seconds) / 3600 + Fraction(5 * one.read_bytes, TIB)
+        for one in entries
+    )
+    saved = 6 * 5 + Fraction("0.05") * Fraction(READ_CPU_PER_BYTE) * 6 * TIB / 3600
+    assert fleet.spent_money(PRICES) == pytest.approx(float(spent))
+    assert fleet.saved == 6 * TIB
+    text = " ".join(render_history("t", plans, 100, PRICES).split())
+    assert [float(one) for one in re.findall(r"([\d.]+) EUR", text)] == [
+        round(float(spent), 2), round(float(saved), 2),
+    ]  # fmt: skip
