@@ -116,13 +116,13 @@ def test_what_the_engine_cannot_write_is_written_by_spark(
 ) -> None:
     name = bench.create("a bigint, s string", "'write.parquet.compression-codec'='lz4'")
     bench.fill(name, 4, 3_000, "pmod(xxhash64(file, n), 97), if(n % 9 = 0, NULL, sha(string(n)))")
-    before = bench.rows(name)
+    before = bench.queried(name)
     size = bench.size(name)
     kind = Cluster if key else BinPack
     more = {"curve": Hilbert} if len(key) > 1 else {}
     action = bench.action(name, kind, *key, target_bytes=size // 3, **more)
     assert bench.run(bench.request(name, action)).done
-    assert bench.rows(name) == before
+    assert bench.queried(name) == before
     assert any(event.text.endswith("lz4") for event in bench.events if event.phase == "verified")
     files = [file.file_path.removeprefix("file:") for file in bench.files(name)]
     assert len(files) in (2, 3)
