@@ -42,8 +42,8 @@ def epoch_ms(number: float) -> int:
     epoch, which its size tells."""
     for limit, factor in ((1e11, 1e3), (1e14, 1.0), (1e17, 1e-3)):
         if abs(number) < limit:
-            return int(number * factor)
-    return int(number * 1e-6)
+            return int(round(number * factor, 3))
+    return int(round(number * 1e-6, 3))  # a float of nanoseconds is exact to 128
 
 
 def number_of(value: Any) -> float | None:

@@ -30,6 +30,7 @@ from reconciler.workload_log import containers, skip_reasons
 from reconciler.workload_log.histories import HISTORIES, MAPPED, NAMES, mapped
 from reconciler.workload_log.history_lines import amount
 from reconciler.workload_log.importing import Tally
+from reconciler.workload_log.line_fields import epoch_ms
 from reconciler.workload_log.log_lines import kind_of
 from reconciler.workload_log.sql import Session, SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
@@ -505,3 +506,10 @@ def test_numbers_of_time_are_read_in_the_unit_that_their_size_tells(
     path.write_bytes(lines([{"sql": sql(1), "timestamp": shown(int(millis(1) * factor))}]))
     assert imported(path, sink).kept == 1
     assert {one.event_ms // 1000 for one in sink.fragments} == {millis(1) // 1000}
+
+
+@pytest.mark.parametrize("factor", [1, 1_000, 1_000_000])
+def test_a_time_is_the_same_millisecond_in_each_unit(factor: int) -> None:
+    """Queries without an id are told apart by it: the same log in another unit counts once."""
+    times = range(1_770_000_000_000, 1_770_000_001_000)
+    assert [epoch_ms(float(time * factor)) for time in times] == list(times)
