@@ -22,14 +22,14 @@ from reconciler.demo.data import CATALOG, NAMESPACE, Place
 from reconciler.demo.team import QueryRun
 from reconciler.demo.tpch import Query
 from reconciler.errors import UnavailableError
-from reconciler.spark.session import class_archive, runtime
+from reconciler.spark.session import class_archive, runtime, settings
 
 MARK = "demo-result "
 AFTERWARDS = "afterwards"
 HEAP = "2g"
 
-SHORT_LIVED = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
-"""Options of a JVM that ends after a few dozen short queries: on two cores the optimising compiler
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+"""Option of a JVM that ends after a few dozen short queries: on two cores the optimising compiler
 and a concurrent collector cost such a round half of its CPU time and save nothing."""
 
 
@@ -118,6 +118,12 @@ def _telling(text: str) -> list[str]:
     return (errors or lines)[:4]
 
 
+def _java_options() -> str:
+    chosen = settings.collector_is_chosen([os.environ.get("SPARK_SUBMIT_OPTS", "")])
+    ours = ["" if chosen else settings.COLLECTOR, SHORT_LIVED, class_archive.options((), HEAP)]
+    return " ".join(option for option in ours if option)
+
+
 def spark_conf(place: Place, title: str) -> dict[str, str]:
     """Return the settings of an Iceberg catalog over the demo's SQLite file, and one uncompressed
     event log."""
@@ -127,7 +133,7 @@ def spark_conf(place: Place, title: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": HEAP,
-        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} {class_archive.options((), HEAP)}".strip(),
+        "spark.driver.extraJavaOptions": _java_options(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.catalogImplementation": "in-memory",

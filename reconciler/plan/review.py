@@ -15,8 +15,29 @@ from datetime import datetime
 
 COMMAND = re.compile(r"^/layoutctl[ \t]+approve(?!\S)(.*)$", re.MULTILINE)
 """A line of a comment that approves the plans that it names."""
+
+
+def _fence(name: str, mark: str, info: str, indent: str, closed: str) -> str:
+    """Return the pattern of a block of code between two lines of marks, of which the last one has
+    at least as many; without that line it goes on to the end (CommonMark, section 4.5)."""
+    opens = rf"^{indent}(?P<{name}>{mark}{{3,}})(?!{mark}){info}$"
+    return rf"{opens}(?:.*?^{closed}(?P={name}){mark}*[ \t]*$|.*\Z)"
+
+
+_LEFT, _NESTED = " {0,3}", "(?= {4}| {0,3}\t)[ \t]+"
 _ASIDE = re.compile(
-    r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n.*?(?:^[ \t]*\1[`~]*[ \t\r]*$|\Z)|<!--.*?(?:-->|\Z)",
+    "|".join(
+        [
+            _fence("ticks", "`", r"[^\n`]*", _LEFT, _LEFT),
+            _fence("waves", "~", r"[^\n]*", _LEFT, _LEFT),
+            _fence("inner_ticks", "`", r"[^\n`]*", _NESTED, r"[ \t]*"),
+            _fence("inner_waves", "~", r"[^\n]*", _NESTED, r"[ \t]*"),
+            r"<!--.*?(?:-->|\Z)",
+            r"(?i:<(?P<tag>pre|code|script|style|textarea)\b.*?(?:</(?P=tag)|\Z))",
+            r"(?<![`\\])(?P<span>`{1,20})(?!`)(?:(?!\n[ \t]*\n).)*?(?<!`)(?P=span)(?!`)",
+            r"`{21,}(?:(?!\n[ \t]*\n).)*",  # to the end of its paragraph: else a search for each
+        ]
+    ),
     re.MULTILINE | re.DOTALL,
 )
 """What Markdown shows as code, or does not show: a command in it is an example."""
@@ -160,7 +181,8 @@ def _named(text: str) -> Iterator[tuple[str, str]]:
     nothing is."""
     if text.startswith(MARKER):
         return
-    for line in COMMAND.findall(_ASIDE.sub("", text)):
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # as Markdown ends lines
+    for line in COMMAND.findall(_ASIDE.sub("`", text)):
         names = line.split()
         if names and all(name.startswith("p-") for name in names):
             yield from ((name, "") for name in names)

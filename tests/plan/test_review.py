@@ -25,6 +25,12 @@ def said(text: str, minute: int, user: str = "ada", edited: int = 0, person: boo
 SHOWN = Remark("ci", False, f"{review.MARKER} x -->\n{ONE} {TWO}", at(0), at(10))
 GOOD = said(f"Looks well.\n/layoutctl approve {ONE}\n", 11)
 REVIEW = Review("eve", True, True, "head", at(12))
+CODE = (
+    "```\nx\n    ```{}```", "```\nx\n```~{}", "~~~~\nx\n~~~{}", "~~~ `a`{}~~~", "x\r```{}```",
+    "- x\n\n      ```\n      y{}", "<PRE class=x>{}</pre>", "such as <code>{}</code>",
+    "such as `a{}b`", "``a ` b{}``",
+)  # fmt: skip
+"""Comments that Markdown shows with a command, which stands for {}, as code."""
 
 
 def judged(*remarks: Remark, reviews: tuple[Review, ...] = ()) -> review.Approved:
@@ -40,6 +46,10 @@ def test_a_command_approves_the_plan_that_it_names_and_a_review_all() -> None:
     }  # fmt: skip
     after_code = f"```x``` and\n```\nx\n````\n/layoutctl approve {TWO} {ONE}\r\n"
     assert judged(SHOWN, said(after_code, 11)) == review.Approved({TWO: "ada", ONE: "ada"}, ())
+    after_all = (
+        f"`a` \\` x\n\n- y\n  ```\n  z\n  ```\n\n~~~\n~~~~ \nit's `\n\n/layoutctl approve {ONE}"
+    )
+    assert judged(SHOWN, said(after_all, 11)).by == {ONE: "ada"}
 
 
 @pytest.mark.parametrize(
@@ -57,6 +67,7 @@ def test_a_command_approves_the_plan_that_it_names_and_a_review_all() -> None:
         (said(f"Such as\n```\n/layoutctl approve {ONE}\n```\n", 11), review.ASIDE),
         (said(f"~~~ sh\r\n/layoutctl approve {ONE}\r\n", 11), review.ASIDE),
         (said(f"<!--\n/layoutctl approve {ONE}\n-->", 11), review.ASIDE),
+        *((said(text.format(f"\n/layoutctl approve {ONE}\n"), 11), review.ASIDE) for text in CODE),
     ],
 )
 def test_what_does_not_count_is_named(remark: Remark, why: str) -> None:
@@ -67,7 +78,13 @@ def test_what_does_not_count_is_named(remark: Remark, why: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [f"do not /layoutctl approve {ONE}", f"> /layoutctl approve {ONE}", f"approve {ONE}", ""],
+    [
+        f"do not /layoutctl approve {ONE}",
+        f"`a`/layoutctl approve {ONE}",
+        f"> /layoutctl approve {ONE}",
+        f"approve {ONE}",
+        "",
+    ],
 )
 def test_other_words_are_no_command(text: str) -> None:
     assert judged(SHOWN, said(text, 11)) == review.Approved({}, ())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from reconciler.plan.execution import SPARK_APP_PREFIX
@@ -20,6 +20,8 @@ REDACTED = (
 """Names of settings whose values Spark never prints."""
 GIB = 1 << 30
 
+COLLECTOR = "-XX:+UseParallelGC"
+"""The collector of JVMs for which nobody chose another one."""
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _OPTIONS_FOR_EVERY_JVM = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
@@ -84,14 +86,22 @@ def _collect_in_parallel(settings: dict[str, str]) -> None:
     where = "driver" if runs_tasks(settings["spark.master"]) else "executor"
     ours, theirs = (f"spark.{where}.{kind}JavaOptions" for kind in ("default", "extra"))
     chosen = [settings.get(ours, ""), settings.get(theirs, "")]
-    # Executors run the same image as this process, so its environment applies to them too.
-    chosen += [os.environ.get(name, "") for name in _OPTIONS_FOR_EVERY_JVM]
     if where == "driver":
         chosen.append(os.environ.get("SPARK_SUBMIT_OPTS", ""))
     else:
         chosen += [settings.get(f"spark.executorEnv.{name}", "") for name in _OPTIONS_FOR_EVERY_JVM]
-    if not any(_COLLECTOR.search(options) for options in chosen):
-        settings[ours] = f"-XX:+UseParallelGC {chosen[0]}".strip()
+    if not collector_is_chosen(chosen):
+        settings[ours] = f"{COLLECTOR} {chosen[0]}".strip()
+
+
+def collector_is_chosen(options: Iterable[str]) -> bool:
+    """Return whether options of a JVM, or the environment of this process, name a collector: a JVM
+    that is given two of them does not start.
+
+    Executors run the same image as this process, so its environment applies to them too.
+    """
+    everywhere = [os.environ.get(name, "") for name in _OPTIONS_FOR_EVERY_JVM]
+    return any(_COLLECTOR.search(one) for one in (*options, *everywhere))
 
 
 def _share_classes(settings: dict[str, str]) -> None:
