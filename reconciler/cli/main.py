@@ -85,9 +85,8 @@ def _program() -> None:
 def main() -> None:
     """The console script. Ends the process with one of the documented exit codes."""
     gc.set_threshold(GARBAGE_AFTER)
-    helped = (
-        len(sys.argv) < 2 or "--help" in sys.argv
-    )  # rich colours it, and it has our words alone
+    # rich colours the help, and it has our words alone
+    helped = sys.argv[1:] in ([], ["workload"]) or "--help" in sys.argv
     with nullcontext() if helped else harmless_output():
         code = _ran()
     gc.freeze()  # else Python searches all modules for garbage as it ends: a fifth of a short run

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
+import pty
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,3 +49,19 @@ def test_progress_of_a_hostile_table_stays_on_its_line(monkeypatch: pytest.Monke
     assert sys.stderr == terminal
     start, _, rest = terminal.getvalue().partition("\x1b[K")
     assert start == "\r" and rest.startswith("a") and "\x1b" not in rest and "\r" not in rest
+
+
+def test_help_keeps_its_colours_on_a_terminal() -> None:
+    main, ours = pty.openpty()
+    program = "from reconciler.cli.main import main; main()"
+    environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(Path.cwd())}
+    subprocess.run(
+        [sys.executable, "-c", program, "workload"], stdout=ours, env=environment, check=False
+    )
+    os.close(ours)
+    printed = b""
+    with contextlib.suppress(OSError):  # Linux ends what a terminal without users says so
+        while piece := os.read(main, 65_536):
+            printed += piece
+    os.close(main)
+    assert b"\x1b[" in printed and "\ufffd".encode() not in printed
