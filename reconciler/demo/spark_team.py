@@ -29,8 +29,9 @@ AFTERWARDS = "afterwards"
 HEAP = "2g"
 
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"
-"""Option of a JVM that ends after a few dozen short queries: on two cores the optimising compiler
-and a concurrent collector cost such a round half of its CPU time and save nothing."""
+"""Option of a JVM that ends after a few dozen short queries. On two cores the optimising compiler
+and a concurrent collector take half of the CPU time of such a round, and save nothing; the
+collector is `settings.COLLECTOR`, unless another one is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ def _telling(text: str) -> list[str]:
 
 
 def _java_options() -> str:
-    chosen = settings.collector_is_chosen([os.environ.get("SPARK_SUBMIT_OPTS", "")])
+    chosen = settings.collector_is_chosen((), class_archive.OPTIONS_FOR_DRIVERS)
     ours = ["" if chosen else settings.COLLECTOR, SHORT_LIVED, class_archive.options((), HEAP)]
     return " ".join(option for option in ours if option)
 

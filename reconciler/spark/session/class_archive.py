@@ -26,7 +26,10 @@ _CHOSEN = re.compile(
     r"-Xshare:|-XX:(Shared(Archive|ClassList)File|ArchiveClassesAtExit|AOT\w+)="
     r"|-XX:\+UseZGC|-XX:-UseCompressed"
 )
-_ENVIRONMENT = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+OPTIONS_FOR_EVERY_JVM = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Environment variables with options of every JVM."""
+OPTIONS_FOR_DRIVERS = (*OPTIONS_FOR_EVERY_JVM, "SPARK_SUBMIT_OPTS")
+"""Environment variables with options of a JVM that is launched here."""
 
 
 def options(chosen: Iterable[str], heap: str) -> str:
@@ -35,7 +38,7 @@ def options(chosen: Iterable[str], heap: str) -> str:
     chosen: options that this JVM gets anyway. A user's own archive takes precedence, and a JVM
     without compressed references would lose even Java's own. heap: as in spark.driver.memory.
     """
-    given = [*chosen, *(os.environ.get(name, "") for name in _ENVIRONMENT)]
+    given = [*chosen, *(os.environ.get(name, "") for name in OPTIONS_FOR_DRIVERS)]
     if any(_CHOSEN.search(each) for each in given) or heap_bytes(heap) > MOST_HEAP_BYTES:
         return ""
     found = archive()

@@ -23,7 +23,6 @@ GIB = 1 << 30
 COLLECTOR = "-XX:+UseParallelGC"
 """The collector of JVMs for which nobody chose another one."""
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-_OPTIONS_FOR_EVERY_JVM = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 _LOG4J = """\
 rootLogger.level = error
@@ -87,21 +86,20 @@ def _collect_in_parallel(settings: dict[str, str]) -> None:
     ours, theirs = (f"spark.{where}.{kind}JavaOptions" for kind in ("default", "extra"))
     chosen = [settings.get(ours, ""), settings.get(theirs, "")]
     if where == "driver":
-        chosen.append(os.environ.get("SPARK_SUBMIT_OPTS", ""))
-    else:
-        chosen += [settings.get(f"spark.executorEnv.{name}", "") for name in _OPTIONS_FOR_EVERY_JVM]
-    if not collector_is_chosen(chosen):
+        taken = collector_is_chosen(chosen, class_archive.OPTIONS_FOR_DRIVERS)
+    else:  # executors run the same image as this process, so its environment applies to them too
+        everywhere = class_archive.OPTIONS_FOR_EVERY_JVM
+        chosen += [settings.get(f"spark.executorEnv.{name}", "") for name in everywhere]
+        taken = collector_is_chosen(chosen, everywhere)
+    if not taken:
         settings[ours] = f"{COLLECTOR} {chosen[0]}".strip()
 
 
-def collector_is_chosen(options: Iterable[str]) -> bool:
-    """Return whether options of a JVM, or the environment of this process, name a collector: a JVM
-    that is given two of them does not start.
-
-    Executors run the same image as this process, so its environment applies to them too.
-    """
-    everywhere = [os.environ.get(name, "") for name in _OPTIONS_FOR_EVERY_JVM]
-    return any(_COLLECTOR.search(one) for one in (*options, *everywhere))
+def collector_is_chosen(options: Iterable[str], variables: Iterable[str]) -> bool:
+    """Return whether options of a JVM, or these variables of the environment, name a collector: a
+    JVM that is given two of them does not start."""
+    given = (*options, *(os.environ.get(name, "") for name in variables))
+    return any(_COLLECTOR.search(one) for one in given)
 
 
 def _share_classes(settings: dict[str, str]) -> None:
