@@ -24,6 +24,9 @@ def _fence(name: str, mark: str, info: str, indent: str, closed: str) -> str:
     return rf"{opens}(?:.*?^{closed}(?P={name}){mark}*[ \t]*$|.*\Z)"
 
 
+# A block at the left margin has at most three blanks before its marks; in a list it has more. Code
+# within a line that begins with more than 20 marks counts to the end of its paragraph: a search for
+# its end, once for each number of marks, would take seconds for a hostile comment.
 _LEFT, _NESTED = " {0,3}", "(?= {4}| {0,3}\t)[ \t]+"
 _ASIDE = re.compile(
     "|".join(
@@ -35,7 +38,7 @@ _ASIDE = re.compile(
             r"<!--.*?(?:-->|\Z)",
             r"(?i:<(?P<tag>pre|code|script|style|textarea)\b.*?(?:</(?P=tag)|\Z))",
             r"(?<![`\\])(?P<span>`{1,20})(?!`)(?:(?!\n[ \t]*\n).)*?(?<!`)(?P=span)(?!`)",
-            r"`{21,}(?:(?!\n[ \t]*\n).)*",  # to the end of its paragraph: else a search for each
+            r"`{21,}(?:(?!\n[ \t]*\n).)*",
         ]
     ),
     re.MULTILINE | re.DOTALL,
