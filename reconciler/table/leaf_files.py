@@ -7,14 +7,12 @@ file's bounds rule out what the node rules out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from reconciler.table.cut_tree import Tree
-from reconciler.table.filetable import Int64
+from reconciler.table.filetable import Bool, Int64
 from reconciler.table.row_group_bytes import output_files
 
 ALONE = 0.5
@@ -24,6 +22,10 @@ TOGETHER = 1.4
 such files are of the target size on average."""
 MOST = 1.5
 """The same where a file would be smaller than ALONE otherwise."""
+
+
+ROOT = np.zeros(1, dtype=np.int64)
+"""Where the only part of leaves begins."""
 
 
 class Unit(NamedTuple):
@@ -41,10 +43,13 @@ class Unit(NamedTuple):
         return self.end - self.first > 1
 
 
-def file_units(
-    tree: Tree, leaf: Int64, rows: Int64, file_rows: float, parts: Sequence[int] = (0,)
-) -> list[Unit]:
-    """Return the files that leaves become.
+def file_units(tree: Tree, leaf: Int64, rows: Int64, file_rows: float) -> list[Unit]:
+    """Return the files that leaves become, whose numbers ascend: `unit_table` as values."""
+    return [Unit(*unit) for unit in unit_table(tree, leaf, rows, file_rows, ROOT).tolist()]
+
+
+def unit_table(tree: Tree, leaf: Int64, rows: Int64, file_rows: float, parts: Int64) -> Int64:
+    """Return the files that leaves become, int64[units, 3]: the fields of a `Unit`.
 
     leaf: numbers of the leaves that have rows, int64[leaves]. rows: of each. file_rows: of a file
     of the target size. parts: where parts of the leaves begin, in each of which their numbers
@@ -53,57 +58,63 @@ def file_units(
     then goes to a neighbour of small leaves, where both are not too large for one file.
     """
     if not len(leaf):
-        return []
-    files = output_files(rows, file_rows).tolist()
-    before = [0, *np.cumsum(rows).tolist()]
-    small = (rows < ALONE * file_rows).tolist()
-    large = [0, *accumulate(not one for one in small)]
-    partings, found = _partings(tree, leaf), list[Unit]()
-    for begin, stop in pairwise([*parts, len(leaf)]):
-        last = -1
-        for first, end in _below_nodes(partings, before, large, file_rows, (begin, stop)):
-            own = before[end] - before[first]
-            if last >= 0 and small[first] and small[last]:
-                held = before[first] - before[last]
-                if min(own, held) < ALONE * file_rows and own + held < MOST * file_rows:
-                    found[-1] = Unit(last, end, 1)
-                    continue
-            last = first
-            found.append(Unit(first, end, 1 if small[first] else files[first]))
-    return found
+        return np.zeros((0, 3), dtype=np.int64)
+    apart = _partings(tree, leaf)
+    apart[parts] = -1
+    small = rows < ALONE * file_rows
+    before = np.concatenate(([0], np.cumsum(rows)))
+    first = _below_nodes(apart, before, np.concatenate(([0], np.cumsum(~small))), file_rows)
+    own = np.diff(before[np.append(first, len(leaf))])
+    first = first[_kept_apart(own, small[first] & (apart[first] >= 0), small[first], file_rows)]
+    files = np.where(small[first], 1, output_files(rows[first], file_rows))
+    return np.stack((first, np.append(first[1:], len(leaf)), files), axis=1)
 
 
-def _partings(tree: Tree, leaf: Int64) -> list[int]:
-    """Return how deep each of these leaves parts from the next, which has a greater number."""
+def _partings(tree: Tree, leaf: Int64) -> Int64:
+    """Return how deep each of these leaves parts from the one before, which has a lower number."""
     padded = np.append(tree.partings, tree.leaves)
-    return np.minimum.reduceat(padded, leaf)[:-1].tolist()
+    found: Int64 = np.minimum.reduceat(padded, leaf)
+    return np.roll(found, 1)
 
 
-def _below_nodes(
-    partings: Sequence[int],
-    before: Sequence[int],
-    large: Sequence[int],
-    file_rows: float,
-    part: tuple[int, int],
-) -> list[tuple[int, int]]:
-    """Return the runs (first, end) of small leaves below one node that fit a file together, and
-    each other leaf alone, from left to right. before, large: rows, and large leaves, before each
-    leaf, and in all.
+def _below_nodes(apart: Int64, before: Int64, large: Int64, file_rows: float) -> Int64:
+    """Return where the runs begin of small leaves below one node that fit a file together, and
+    each other leaf alone, ascending.
 
-    Numbers are Python's: there are hundreds, and each is looked at alone.
+    apart: how deep each leaf parts from the one before, -1 at the first of a part. before, large:
+    rows, and large leaves, before each leaf, and in all. The nodes of one depth are looked at
+    together, and then those inside the ones that do not fit.
     """
-    found: list[tuple[int, int]] = []
-    left, most = [part], TOGETHER * file_rows
-    while left:
-        first, end = left.pop()
-        fits = large[end] == large[first] and before[end] - before[first] <= most
-        if fits or end - first == 1:
-            found.append((first, end))
-        else:
-            inside = partings[first : end - 1]
-            middle = first + 1 + inside.index(min(inside))
-            left += [(middle, end), (first, middle)]
-    return found
+    found, left, depth = list[Int64](), np.arange(len(apart)), 0
+    while len(left):
+        starts = np.flatnonzero(apart[left] < depth)
+        first, end = left[starts], left[np.append(starts[1:], len(left)) - 1] + 1
+        fits = (large[end] == large[first]) & (before[end] - before[first] <= TOGETHER * file_rows)
+        fits |= end - first == 1
+        found.append(first[fits])
+        left = left[np.repeat(~fits, end - first)]
+        inside = apart[left]
+        depth = int(inside[inside >= depth].min(initial=np.iinfo(np.int64).max - 1)) + 1
+    return np.sort(np.concatenate(found))
+
+
+def _kept_apart(own: Int64, joins: Bool, small: Bool, file_rows: float) -> Bool:
+    """Return which runs are not added to the run before them, bool[runs].
+
+    own: rows of each run. joins: runs of small leaves that do not begin a part. small: runs of
+    small leaves. A run grows by what is added, so only runs that could be added at their own size
+    are looked at one by one.
+    """
+    least, most, kept = ALONE * file_rows, MOST * file_rows, np.ones(len(own), dtype=np.bool_)
+    may = joins[1:] & small[:-1] & (np.minimum(own[1:], own[:-1]) < least)
+    may &= own[1:] + own[:-1] < most
+    held, until = 0, -1
+    for at in (np.flatnonzero(may) + 1).tolist():
+        mine = int(own[at])
+        held = held if until == at - 1 else int(own[at - 1])
+        if min(mine, held) < least and mine + held < most:
+            kept[at], held, until = False, held + mine, at
+    return kept
 
 
 def row_group_units(rows: Int64, group_rows: float) -> list[tuple[int, int]]:

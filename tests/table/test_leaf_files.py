@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reconciler.table.cut_tree import Cut, Tree, made
-from reconciler.table.leaf_files import ALONE, MOST, file_units
+from reconciler.table.leaf_files import ALONE, MOST, file_units, unit_table
 from tests.examples import seeds
 
 FILE = 100.0
@@ -45,9 +45,10 @@ def test_every_leaf_is_in_one_unit_and_shared_files_are_neither_small_nor_large(
     part = len(leaf) // 2
     apart = [file_units(tree, one, rows[one], FILE) for one in (leaf[part:], leaf[:part])]
     turned, behind = np.append(leaf[part:], leaf[:part]), len(leaf) - part
-    assert file_units(tree, turned, rows[turned], FILE, (0, behind)) == [
-        *apart[0], *((first + behind, end + behind, files) for first, end, files in apart[1])
-    ]  # fmt: skip
+    assert unit_table(tree, turned, rows[turned], FILE, np.array([0, behind])).tolist() == [
+        *map(list, apart[0]),
+        *([first + behind, end + behind, files] for first, end, files in apart[1]),
+    ]
     held = [int(rows[leaf[unit.first : unit.end]].sum()) for unit in units]
     for unit, own in zip(units, held, strict=True):
         if unit.shared:

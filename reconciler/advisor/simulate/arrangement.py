@@ -20,7 +20,7 @@ from reconciler.advisor.simulate.target import TargetPartitions
 from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.table.filetable import Float64, Int64
-from reconciler.table.leaf_files import file_units, row_group_units
+from reconciler.table.leaf_files import row_group_units, unit_table
 from reconciler.table.row_group_bytes import output_files, row_groups_of
 
 Int32 = npt.NDArray[np.int32]
@@ -218,16 +218,16 @@ def _cut_one(
 def _cut_at_leaves(
     rows: Arrangement, leaf: Int64, size: Sizes, per_row: float, number: int
 ) -> tuple[Slices, Slices, Int64]:
-    """Return files and row groups that end at leaves, as `leaf_files.file_units` has them."""
+    """Return files and row groups that end at leaves, as `leaf_files.unit_table` has them."""
     starts = np.flatnonzero(
         (np.diff(leaf, prepend=-1) != 0) | (np.diff(rows.part, prepend=-1) != 0)
     )
     ends = np.append(starts[1:], len(leaf))
     held = np.maximum(np.rint(rows.cumulative[ends] - rows.cumulative[starts]), 1).astype(np.int64)
-    tree, parts = rows.ordering.tree, np.searchsorted(starts, rows.starts).tolist()
+    tree, parts = rows.ordering.tree, np.searchsorted(starts, rows.starts)
     assert tree is not None
-    units = file_units(tree, leaf[starts], held, size.target_bytes / per_row, parts)
-    first, end, wanted = np.asarray(units, dtype=np.int64).reshape(-1, 3).T
+    units = unit_table(tree, leaf[starts], held, size.target_bytes / per_row, parts)
+    first, end, wanted = units.T
     files, unit_of = _sliced(rows, starts[first], ends[end - 1], wanted.astype(float), number)
     span, owner = _row_group_spans(
         files, first[unit_of], end[unit_of], (starts, ends, held), size.row_group_bytes / per_row
