@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, Float64, Int64
+from reconciler.table.stable_order import ranks
 from reconciler.table.values import Kind
 
 ALIKE = 0.9
@@ -40,7 +41,7 @@ def nearest(columns: Sequence[ColumnBounds], pieces: Int64, owners: Int64) -> In
         differ = known[pieces][:, None] != known[owners][None, :]
         both = known[pieces][:, None] & known[owners][None, :]
         for side in (bounds.lower, bounds.upper):
-            rank = np.unique(side, return_inverse=True)[1].reshape(-1)
+            rank = ranks(side)
             place = (rank / max(rank.max(initial=0), 1)).astype(np.float32)
             apart = np.abs(place[pieces][:, None] - place[owners][None, :])
             distance += np.where(both, apart, 2 * differ)  # a piece without values provides none

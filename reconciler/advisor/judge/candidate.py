@@ -127,12 +127,23 @@ def planned_layout(
     settings = situation.settings
     target = target_bytes or settings.target_bytes
     files = situation.part(rows).files
-    groups = ordering.groups(ordering.extents(files), target_bytes=target)
     return Layout(
-        ordering, target, settings.row_group_bytes, groups.number,
+        ordering, target, settings.row_group_bytes, _group_of(files, ordering, target),
         settings.open_bytes, int(files.partition[0]) if len(files) else 0,
         unbounded=situation.facts.unbounded,
     )  # fmt: skip
+
+
+def _group_of(files: FileTable, ordering: Ordering, target_bytes: int) -> Int64:
+    """Return the group in which each file is rewritten, int64[files], found once for all orderings
+    that group alike: by a tree, or by the first column of a key."""
+    first = tuple(column.field_id for column in ordering.key[:1])
+    key = ordering.name, first if ordering.tree is None else ordering.tree.name, target_bytes
+    known: dict[object, Int64] = files.derived.setdefault("groups by ordering", {})
+    if key not in known:
+        extents = ordering.extents(files)
+        known[key] = ordering.groups(extents, target_bytes=target_bytes).number
+    return known[key]
 
 
 def what_if(situation: Situation, rows: Int64, layout: Layout, pool: Pool | None) -> Outcome | None:

@@ -168,7 +168,15 @@ class Pieces:
     @cached_property
     def edges(self) -> Int64:
         """Return the first rows of all row groups, ascending, each once."""
-        return np.unique(self.groups.starts)
+        return np.flatnonzero(np.bincount(self.groups.starts))
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether every file is one row group, and represents as many as that."""
+        files, groups = self.files, self.groups
+        return np.array_equal(files.starts, groups.starts) and np.array_equal(
+            files.represents, groups.represents
+        )
 
     @cached_property
     def ends(self) -> tuple[Int64, Int64]:

@@ -32,13 +32,10 @@ class LeafLimits:
     """bool[pieces], whether one of them may hold NULL."""
     nan: Bool
     """bool[pieces], whether one of them may hold NaN."""
-    before: Int64
-    """int64[rows], the rank of the row before, of a leaf that is sorted by the column and has one;
-    else -FAR."""
-    after: Int64
-    """int64[rows], the rank of the row after, likewise; else FAR."""
-    leaf: Int64
-    """int64[rows], the leaf of each row."""
+    rows: Arrangement
+    """The rows, in the order of the tree."""
+    field: int
+    """Field id of the column."""
 
     def over(self, ends: Int64) -> LeafLimits:
         """Return the same for slices. ends: among the edges, as `Pieces.ends` has them."""
@@ -53,11 +50,28 @@ class LeafLimits:
     def within(self, slices: Slices, low: Int64, high: Int64) -> tuple[Int64, Int64]:
         """Return ranges of the slices without what their leaves rule out. low, high: int64[slices],
         which all sampled rows are within."""
-        first, last = slices.starts, slices.ends - 1
-        alone = self.leaf[first] == self.leaf[last]
-        least = np.where(alone, np.maximum(self.low, self.before[first]), self.low)
-        most = np.where(alone, np.minimum(self.high, self.after[last]), self.high)
-        return np.maximum(low, least), np.minimum(high, most)
+        rows, first, last = self.rows, slices.starts, slices.ends - 1
+        leaf, tree = rows.leaf, rows.ordering.tree
+        assert leaf is not None and tree is not None
+        mine = leaf[first]
+        alone = np.flatnonzero(
+            (mine == leaf[last]) & (np.asarray(tree.inner, dtype=np.int64)[mine] == self.field)
+        )
+        low, high = np.maximum(low, self.low), np.minimum(high, self.high)
+        low[alone] = np.maximum(low[alone], self._beside(first[alone], -1))
+        high[alone] = np.minimum(high[alone], self._beside(last[alone], 1))
+        return low, high
+
+    def _beside(self, at: Int64, step: int) -> Int64:
+        """Return the rank of the row before (step -1) or after (1) each of these, beyond every rank
+        where that is of another leaf or part, or has no value and comes after."""
+        rows, none = self.rows, step * FAR
+        assert rows.leaf is not None
+        beside = np.clip(at + step, 0, len(rows.order) - 1)
+        rank = rows.ranks[self.field][beside].astype(np.int64)
+        same = (rows.leaf[beside] == rows.leaf[at]) & (rows.part[beside] == rows.part[at])
+        same &= (beside != at) & ((rank >= 0) | (step < 0))
+        return np.where(same, rank, none)
 
     def barred(self) -> Bool:
         """Return the classes (NULL, value, NaN) that no leaf of a slice may hold,
@@ -82,21 +96,10 @@ def leaf_limits(rows: Arrangement, field: int, edges: Int64) -> LeafLimits | Non
         low = np.concatenate(([0], ends))[least]
         high = np.concatenate((ends, [FAR]))[most] - 1
         null, nan = least == 0, most == len(ends)
-    ranks = rows.ranks[field].astype(np.int64)
-    mine = np.asarray(tree.inner, dtype=np.int64)[rows.leaf] == field
+    starts = np.union1d(edges, np.flatnonzero(np.diff(rows.leaf, prepend=-1)))
+    leaf, pieces = rows.leaf[starts], np.searchsorted(starts, edges)
     return LeafLimits(
-        np.minimum.reduceat(low[rows.leaf], edges), np.maximum.reduceat(high[rows.leaf], edges),
-        np.logical_or.reduceat(null[rows.leaf], edges),
-        np.logical_or.reduceat(nan[rows.leaf], edges),
-        *_neighbours(ranks, rows.leaf, rows.part, mine), rows.leaf,
+        np.minimum.reduceat(low[leaf], pieces), np.maximum.reduceat(high[leaf], pieces),
+        np.logical_or.reduceat(null[leaf], pieces), np.logical_or.reduceat(nan[leaf], pieces),
+        rows, field,
     )  # fmt: skip
-
-
-def _neighbours(ranks: Int64, leaf: Int64, part: Int64, mine: Bool) -> tuple[Int64, Int64]:
-    """Return the ranks of the rows before and after each in a sorted leaf."""
-    same = (leaf[1:] == leaf[:-1]) & (part[1:] == part[:-1]) & mine[1:]
-    before, after = np.full(len(ranks), -FAR), np.full(len(ranks), FAR)
-    before[1:][same] = ranks[:-1][same]
-    valued = same & (ranks[1:] >= 0)
-    after[:-1][valued] = ranks[1:][valued]
-    return before, after

@@ -38,13 +38,15 @@ def zone_maps(
     lead = rows.ordering.lead
     direction = lead.direction if lead is not None and lead.field_id == field else ""
     leaves = leaf_limits(rows, field, made.edges)
-    files, groups = (
+    slices = [(made.files, made.ends[0]), (made.groups, made.ends[1])]
+    found = [
         _bounds(
-            rows, field, slices, between.over(ends), direction, widening,
+            rows, field, one, between.over(ends), direction, widening,
             None if leaves is None else leaves.over(ends),
         )
-        for slices, ends in zip((made.files, made.groups), made.ends, strict=True)
-    )  # fmt: skip
+        for one, ends in slices[: 1 if made.alike else 2]
+    ]  # fmt: skip
+    files, groups = found[0], found[-1]
     nans = np.where(files.nans[made.owner] == 0, 0, UNKNOWN).astype(np.int64)
     return files, replace(groups, nans=nans)
 
