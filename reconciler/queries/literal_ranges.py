@@ -94,9 +94,30 @@ def prefix_successors(prefixes: Array) -> tuple[Array, Bool]:
     return raw.reshape(-1).view(prefixes.dtype), exists
 
 
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A comparison of literals and intervals by places: it may hold if first <= rank < last."""
+
+    rank: Array
+    """int64[queries], number of literals that are smaller than the query's."""
+    first: Array | None
+    """int64[n], the least rank that the interval meets; None where its lower end is no matter."""
+    last: Array | None
+    """int64[n], the rank after the greatest; None where its upper end is no matter."""
+    size: int
+    """Number of literals; `first` is one more for an interval that meets none."""
+
+    @property
+    def test(self) -> Test:
+        return _band(self.rank, self.first, self.last, self.size)
+
+
 def _band_of(op: str, values: Array, over: Intervals) -> Test:
-    """Return the test of a comparison: first <= rank < last, where rank is the number of smaller
-    literals."""
+    return band_of(op, values, over).test
+
+
+def band_of(op: str, values: Array, over: Intervals) -> Band:
+    """Return a comparison with the literals, whose operation is =, <, <=, > or >=."""
     ordered = np.sort(values)
     rank, size = np.searchsorted(ordered, values), len(ordered)
     first = last = None
@@ -108,7 +129,7 @@ def _band_of(op: str, values: Array, over: Intervals) -> Test:
         side = "left" if op == ">" else "right"
         last = _placed(ordered, over.upper, over.has_upper, side, missing=size)
         last[over.valueless] = 0
-    return _band(rank, first, last, size)
+    return Band(rank.reshape(-1), first, last, size)
 
 
 def _placed(ordered: Array, bound: Array, has: Bool, side: str, missing: int) -> Array:

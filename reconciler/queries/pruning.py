@@ -222,8 +222,16 @@ def _inclusive_leaf(leaf: Leaf, literals: Sequence[SlotLiterals], column: Column
         unknown = replace(column, has_lower=column.has_lower & (column.nulls < 0))
         none = np.zeros_like(nulls_only)
         return may_hold(leaf.op, literals[leaf.slot], _intervals(unknown, none, none))
-    over = _intervals(column, nulls_only | nans_only, nulls_only, leaf.op)
+    over = intervals_of(leaf.op, column)
     return may_hold(leaf.op, literals[leaf.slot], over, in_limit=IN_LIMIT)
+
+
+def intervals_of(op: str, column: ColumnBounds) -> Intervals:
+    """Return what files may hold of a column as intervals, for a comparison or another condition
+    that a value fails or meets."""
+    nulls_only = (column.values > 0) & (column.nulls == column.values)
+    nans_only = (column.nans > 0) & (column.nans == column.values)
+    return _intervals(column, nulls_only | nans_only, nulls_only, op)
 
 
 def _strict_leaf(leaf: Leaf, literals: Sequence[SlotLiterals], column: ColumnBounds) -> Test:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.queries.pruning import prune
-from reconciler.queries.read_shares import BLOCK_CELLS, Float32, read_shares
+from reconciler.queries.read_shares import Float32, read_shares
+from reconciler.queries.read_sums import read_sums
 from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import (
     TableView,
@@ -98,30 +98,19 @@ def read_layout(view: TableView, demand: Shape) -> ShapeReading:
     groups, owner = view.row_groups, view.group_file
     if groups is None or owner is None:
         return read_shape(view, demand)
-    chunk = projected_bytes(groups, demand.projection).astype(np.float32)
-    beside = _overhead(view).astype(np.float32)
-    bytes_read, files, groups_read = (np.zeros(len(demand)) for _ in range(3))
-    alike = _one_group_each(view, groups, owner)
-    step = max(1, BLOCK_CELLS // max(len(groups), 1))
-    for start in range(0, len(demand), step):
-        block = slice(start, min(start + step, len(demand)))
-        part = demand if step >= len(demand) else demand.take(block)
-        if not part.prunable:
-            bytes_read[block], files[block] = chunk.sum() + beside.sum(), len(view.files)
-            groups_read[block] = len(groups)
-            continue
-        alive = prune(part, groups)
-        bytes_read[block] = _rows_dot(alive.astype(np.float32), chunk)
-        opened = alive if alike else prune(part, view.files)
-        files[block] = [np.count_nonzero(row) for row in opened]
-        groups_read[block] = [np.count_nonzero(row) for row in alive]
-        if beside.any():
-            bytes_read[block] += _rows_dot(opened.astype(np.float32), beside)
+    chunk = projected_bytes(groups, demand.projection).astype(np.float64)
+    beside = _overhead(view)
+    of_group, of_file = [chunk, np.ones(len(groups))], [beside, np.ones(len(view.files))]
+    if _one_group_each(view, groups, owner):
+        whole, groups_read = read_sums(demand, groups, [chunk + beside, of_group[1]])
+        files = groups_read
+    else:
+        read, groups_read = read_sums(demand, groups, of_group)
+        footers, files = read_sums(demand, view.files, of_file)
+        whole = read + footers
     none = np.zeros(0)
-    cost = (
-        bytes_read + view.open_bytes * files + row_group_cost(view, demand.projection) * groups_read
-    )
-    return ShapeReading(bytes_read, files, np.zeros(len(demand)), cost, none, none)
+    cost = whole + view.open_bytes * files + row_group_cost(view, demand.projection) * groups_read
+    return ShapeReading(whole, files, np.zeros(len(demand)), cost, none, none)
 
 
 def _one_group_each(view: TableView, groups: FileTable, owner: Int64) -> bool:
