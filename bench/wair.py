@@ -5,15 +5,17 @@
 Parts: `protocol`, `deviations` (what each difference from the paper changes), `loads` (queries
 like those of DSB and TPC-DS, and logs of which 0.1 % is asked for). Costs are in bytes of reading
 with the given rho. The log keeps what every run took, batch by batch; runs that are in it are not
-repeated.
+repeated, and a run of a load that was ended goes on after its last batch.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,7 @@ from reconciler.replay.policies.fixed import (
 from reconciler.replay.policies.literal_wair import literal_wair
 from reconciler.replay.policies.oracle import sorted_for_free
 from reconciler.replay.policies.ours import ours
-from reconciler.replay.run import Policy, Replay, Step, replay
+from reconciler.replay.run import Policy, Replay, Running, Step, replay
 
 EARLY = 4
 """Decisions of a batch where a new mix of queries is decided on as soon as it is imported."""
@@ -149,6 +151,13 @@ class Log:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._runs = {_key(one): one for one in (logged(path) if path else [])}
+
+    def kept(self, load: str, name: str, seed: int) -> Path | None:
+        """Return where the state of a run that is under way is kept; None without a log."""
+        if self._path is None:
+            return None
+        words = "-".join("".join(filter(str.isalnum, word)) for word in (load, name, str(seed)))
+        return self._path.with_name(f"{self._path.name}-{words}.state")
 
     def run(
         self, load: str, name: str, seed: int, made: Callable[[], Replay[SimulatedTable]]
@@ -292,7 +301,9 @@ def loads(log: Log, seeds: Sequence[int], names: Sequence[str], chosen: Sequence
         spans = [(first, count), *pairwise(np.linspace(first, count, 4).astype(int).tolist())]
         for name in names:
             runs = [
-                log.run(title, name, seed, lambda n=name, o=one: _of_load(o, n))
+                log.run(
+                    title, name, seed, partial(_of_load, one, name, log.kept(title, name, seed))
+                )
                 for seed, one in zip(seeds, made, strict=True)
             ]
             rows.append([name, numbers, *_periods(runs, spans)])
@@ -302,7 +313,8 @@ def loads(log: Log, seeds: Sequence[int], names: Sequence[str], chosen: Sequence
         print(write_section(f"WAIR load: {title}", command, rows, note))
 
 
-def _of_load(load: Load, name: str) -> Replay[SimulatedTable]:
+def _of_load(load: Load, name: str, kept: Path | None) -> Replay[SimulatedTable]:
+    """Replay a load. kept: the state after each step, from which a run that was ended goes on."""
     trial = TRIALS[name]
     policy = sort_everything(load.key) if name == SORTED else trial.policy(Protocol())
 
@@ -310,7 +322,16 @@ def _of_load(load: Load, name: str) -> Replay[SimulatedTable]:
         return policy(table, work, now) if now.now_ms >= load.steps[load.first].now_ms else ()
 
     settings = trial.settings(load.settings)
-    return replay(empty_table(load.schema), load.steps, after_pool, settings)
+    running = Running(empty_table(load.schema), after_pool, settings)
+    if kept is not None and kept.exists():
+        running = pickle.loads(kept.read_bytes()).resumed(after_pool)  # our own file
+    for step in load.steps[running.steps :]:
+        running.advance(step)
+        if kept is not None:
+            part = kept.with_suffix(".part")
+            part.write_bytes(pickle.dumps(running))
+            part.replace(kept)
+    return running.costs()
 
 
 def main() -> None:

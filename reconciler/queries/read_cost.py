@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.queries.range_reads import Covered, RangeReads, range_reads
 from reconciler.queries.read_shares import Float32, read_shares
 from reconciler.queries.read_sums import read_sums
 from reconciler.queries.shape import Shape
@@ -23,6 +24,9 @@ from reconciler.queries.table_view import (
     row_groups_per_file,
 )
 from reconciler.table.filetable import FileTable, Float64, Int64
+
+MANY_CELLS = 1 << 20
+"""Queries x files from which on ranges are added up by their ends: for fewer, cells are as fast."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,52 @@ class ShapeReading:
 
 def read_shape(view: TableView, demand: Shape) -> ShapeReading:
     """Return the read cost of every query of a shape, and per file the savings over the horizon."""
+    if len(view.files) * len(demand) >= MANY_CELLS and demand.prunable:
+        reads = range_reads(demand, view.files)
+        if reads is not None and reads.covered is not None:
+            return _read_by_range(view, demand, reads, reads.covered)
+    return _read_by_cell(view, demand)
+
+
+def _read_by_range(
+    view: TableView, demand: Shape, reads: RangeReads, covered: Covered
+) -> ShapeReading:
+    """Return the same for ranges of one column. Files of which more is known than their bounds, or
+    that are larger than a row group, are read by cells."""
+    files = view.files
+    even = covered.even & (files.bytes <= view.row_group_bytes)
+    for owner in (view.group_file, None if view.probe is None else view.probe.file):
+        if owner is not None:
+            even[owner] = False
+    rest = np.flatnonzero(~even)
+    size, overhead = projected_bytes(files, demand.projection), _overhead(view)
+    groups = row_group_cost(view, demand.projection) * row_groups_per_file(view)
+    whole = np.where(even, size + overhead, 0.0)
+    opens = np.where(even, view.open_bytes * (1.0 + files.delete_files) + groups, 0.0)
+    read = reads.of_queries(demand.executions)
+    saving = np.where(even, (read - covered.of_queries(demand.executions)) * size, 0.0)
+    bytes_read = reads.of_files(whole)
+    found = ShapeReading(
+        bytes=bytes_read,
+        files=reads.of_files(even.astype(np.float64)),
+        matching=covered.of_files(np.where(even, size, 0.0)),
+        cost=bytes_read + reads.of_files(opens),
+        saving=np.maximum(saving, 0.0),
+        read=read * whole,
+    )
+    return found if not len(rest) else _with(found, rest, _read_by_cell(view.take(rest), demand))
+
+
+def _with(found: ShapeReading, rows: Int64, other: ShapeReading) -> ShapeReading:
+    """Return both readings, of different files. rows: the files of the other."""
+    found.saving[rows], found.read[rows] = other.saving, other.read
+    return ShapeReading(
+        found.bytes + other.bytes, found.files + other.files, found.matching + other.matching,
+        found.cost + other.cost, found.saving, found.read,
+    )  # fmt: skip
+
+
+def _read_by_cell(view: TableView, demand: Shape) -> ShapeReading:
     files, queries = len(view.files), len(demand)
     size = projected_bytes(view.files, demand.projection)
     overhead = _overhead(view)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -170,6 +170,20 @@ class Running(Generic[Table]):
         self._costs.append(
             _Costs(read, size, sum(moved), len(moved), len(table.file_table()), untouched)
         )
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps were done."""
+        return len(self._costs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the policy: it decides from what it is given alone."""
+        return {**self.__dict__, "_policy": None}
+
+    def resumed(self, policy: Policy[Table]) -> Self:
+        """Return a replay that was pickled, with its policy."""
+        self._policy = policy
+        return self
 
     def given(self, now_ms: int) -> AdviceInput:
         """Return what a decision at this time would be made from."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.queries import read_sums
+from reconciler.queries import read_cost, read_sums
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
 from reconciler.queries.pruning import prune
 from reconciler.queries.shape import Shape
+from reconciler.queries.table_view import table_view
 from reconciler.table.schema import PartitionSpec
-from tests.advisor.worlds import arrived
+from tests.advisor.worlds import DATE, KEY, PART, VALUE, arrived
 from tests.examples import examples
 from tests.queries.worlds import batched, file_table, predicates, settings_of, worlds
 
@@ -63,3 +66,44 @@ def test_a_range_needs_no_cell_per_query_and_file_unless_it_is_empty(monkeypatch
         (found,) = read_sums.read_sums(shape, table, [np.ones(len(table))])
         assert (found == prune(shape, table).sum(axis=1)).all()
         assert bool(asked) is cells
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_readings_of_ranges_are_those_of_a_cell_per_query_and_file(
+    seed: int, monkeypatch: Any
+) -> None:
+    random = np.random.default_rng(seed)
+    table = arrived(random, rows=2_000, rows_per_file=50, jitter=int(random.choice([3, 300])))
+    files = table.file_table()
+    count = len(files)
+    column = int(random.choice([KEY, DATE, PART]))
+    bounds = files.columns[column]
+    lost = random.random(count) < 0.1
+    holes = replace(
+        bounds, has_lower=bounds.has_lower & ~lost, nulls=np.where(lost[::-1], 3, bounds.nulls)
+    )
+    laden = {
+        "delete_files": random.integers(0, 2, count),
+        "delete_bytes": random.integers(0, 9, count),
+    }
+    if seed % 2:
+        files = replace(files, columns={**files.columns, column: holes}, **laden)
+    sample = table.sample(range(0, count, 5), 20) if seed % 3 == 0 else None
+    footers = table.row_groups() if seed % 4 == 3 else None
+    size = int(np.sort(files.bytes)[count // 2]) if seed % 5 == 0 else 1 << 20
+    view = table_view(files, footers, sample, size)
+    ops = [(">=", "<="), (">", "<"), (">=", "<"), ("=",), ("<",), (">",)][seed % 6]
+    leaves = tuple(Comparison(Ref(column), op, slot) for slot, op in enumerate(ops))
+    low = random.choice(table.values[column], 30).astype(np.int64)
+    literals = [low, low + random.integers(2, 400, 30)][: len(ops)]
+    shape = shape_of(leaves[0] if len(ops) == 1 else And(leaves), literals, 30)
+    shape = replace(shape, executions=random.random(30), column_sets=(((column, VALUE), 1.0),))
+    found = {}
+    for cells in (0, 1 << 60):
+        monkeypatch.setattr(read_cost, "MANY_CELLS", cells)
+        found[cells] = read_cost.read_shape(view, shape)
+    for field in fields(read_cost.ShapeReading):
+        mine, wanted = (getattr(found[cells], field.name) for cells in (0, 1 << 60))
+        np.testing.assert_allclose(
+            mine, wanted, rtol=1e-4, atol=1e-4 * wanted.max(), err_msg=field.name
+        )
