@@ -70,12 +70,12 @@ def small_files(
     size that each file of ours was written to have, int64[files]; None for the target.
     """
     candidate = small_and_free(table, target_bytes, taken, aimed)
-    ranges = ranges_of(table, key[0].field_id) if _has_bounds(table, key) else None
     decisions: list[Drift] = []
     for spec_id, partition, members in table.groups():
         small = members[candidate[members]]
         if len(small) < 2:
             continue
+        ranges = leading(table, key, members)
         packed: list[Int64] = []
         causes: set[str] = set()
         for neighbours in _neighbours(ranges, small, members[~candidate[members]]):
@@ -198,5 +198,15 @@ def _why_not_packed(count: int, min_input_files: int, causes: set[str]) -> str:
     return ", or ".join(cause for cause in (UNEQUAL, AS_MANY, APART) if cause in causes)
 
 
-def _has_bounds(table: FileTable, key: Sequence[SortColumn]) -> bool:
-    return bool(key) and key[0].field_id in table.columns
+def leading(table: FileTable, key: Sequence[SortColumn], members: Int64) -> Ranges | None:
+    """Return the ranges of the first key column of which these files, of one partition, hold more
+    than one value: rows of a partition by a key column are in the order of the next one. None
+    where it has no bounds."""
+    for column in key:
+        if column.field_id not in table.columns:
+            return None
+        ranges = ranges_of(table, column.field_id)
+        first = ranges.first[members]
+        if not ranges.constant[members].all() or first.min() < first.max():
+            return ranges
+    return None

@@ -92,6 +92,17 @@ def test_files_with_larger_ones_between_them_say_so() -> None:
     assert not left.rewrite and left.reason == APART
 
 
+def test_a_key_column_of_one_value_leaves_the_order_to_the_next_one() -> None:
+    files = [File(((7, 10 * i), (7, 10 * i + 1))) for i in range(6)]
+    between = File(tuple((7, 30 + i % 2) for i in range(20)))
+    key = (SortColumn(1), SortColumn(2))
+    table = table_of([*files[:3], between, *files[4:]], ("long", "long"))
+    assert [d.files.tolist() for d in small_files(table, TARGET, 2, key=key) if d.rewrite] == [
+        [0, 1, 2],
+        [4, 5],
+    ]
+
+
 def test_a_file_of_ours_is_measured_by_the_size_that_it_was_written_to_have() -> None:
     table = table_of(tiny(5, rows=8), ("long", "long"))
     ours = replace(table, layout_written=np.ones(5, dtype=np.bool_))

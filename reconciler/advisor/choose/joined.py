@@ -1,14 +1,15 @@
-"""Joins drifted sets of one partition that would be small files apart.
+"""Joins drifted sets of one partition, and the small files beside them, that would be small files
+apart.
 
 Sets that do not overlap are sorted apart, or a file could span the range between them. Where no
-other file is in that range, nothing is lost by one file for both. Small files beside them join,
-because they would be merged by the next plan.
+other file is in that range, nothing is lost by one file for both. What the next plan would merge
+with the file that a set becomes joins it now, by the rules of that plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from reconciler.advisor.choose.slices import in_one
 from reconciler.advisor.situation import Situation
 from reconciler.format import plural
 from reconciler.plan.drift import Drift
-from reconciler.plan.small_files import small_and_free
-from reconciler.table.filetable import Int64
-from reconciler.table.overlap_depth import Ranges, ranges_of
+from reconciler.plan.small_files import WRITTEN_SHARE, leading, small_and_free, small_files
+from reconciler.table.filetable import ColumnBounds, FileTable, Int64
+from reconciler.table.overlap_depth import Ranges
+from reconciler.table.schema import SortColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +37,90 @@ class _Unit:
 
 
 def joined(situation: Situation, drifted: Sequence[Drift]) -> list[Drift]:
-    """Return the sets to rewrite with those joined that would be less than a file each. A partition
-    with one set, and what no budget admits as one action, stay as they are."""
+    """Return the sets to rewrite with those joined that would be less than a file each, and with
+    the files that the next plan would merge with what they become. What no budget admits as one
+    action stays as it is."""
     partition = situation.table.partition
     found: list[Drift] = []
     for number in dict.fromkeys(int(partition[one.files[0]]) for one in drifted):
         own = [one for one in drifted if partition[one.files[0]] == number]
         found += own if len(own) < 2 else _of_partition(situation, own, number)
-    return found
+    return _with_next_merges(situation, found)
+
+
+def _with_next_merges(situation: Situation, drifted: Sequence[Drift]) -> list[Drift]:
+    """Return the sets, those that become one small file with all that small-file merges of the next
+    plan would take together with it."""
+    table, settings = situation.table, situation.settings
+    sets = [
+        one
+        for one in drifted
+        if _as_one_file(table, one.files) < WRITTEN_SHARE * settings.target_bytes
+    ]
+    if not sets:
+        return list(drifted)
+    heads = np.array([one.files[0] for one in sets])
+    gone = np.setdiff1d(np.concatenate([one.files for one in drifted]), heads)
+    taken = np.union1d(np.flatnonzero(~allowed(situation)), gone)
+    after = _once_rewritten(table, sets, settings.ordering.key)
+    by_head = {int(one.files[0]): one for one in sets}
+    for merge in small_files(
+        after, settings.target_bytes, settings.min_input_files, key=settings.ordering.key,
+        taken=taken, aimed=situation.aimed,
+    ):  # fmt: skip
+        own = [by_head[row] for row in merge.files.tolist() if row in by_head]
+        rows = np.unique(np.concatenate([merge.files, *(one.files for one in own)]))
+        if merge.rewrite and own and in_one(situation, rows):
+            made = _together(own, rows)
+            by_head |= {int(one.files[0]): made for one in own}
+    return list(
+        {id(one): one for one in (by_head.get(int(d.files[0]), d) for d in drifted)}.values()
+    )
+
+
+def _once_rewritten(
+    table: FileTable, sets: Sequence[Drift], key: Sequence[SortColumn]
+) -> FileTable:
+    """Return the table with the first file of each set in place of the file that the set becomes:
+    its bytes and its range of each key column."""
+    size, written = table.bytes.copy(), table.layout_written.copy()
+    columns = dict(table.columns)
+    heads = np.array([one.files[0] for one in sets])
+    size[heads] = [_as_one_file(table, one.files) for one in sets]
+    written[heads] = True
+    for field in {one.field_id for one in key} & set(columns):
+        columns[field] = _spanning(columns[field], sets)
+    return replace(table, bytes=size, layout_written=written, columns=columns)
+
+
+def _as_one_file(table: FileTable, rows: Int64) -> int:
+    """Return the bytes of these files as one: of small ones much is footers, of which one is
+    left."""
+    size = table.bytes[rows]
+    chunks = [sizes[rows] for sizes in table.column_sizes.values()]
+    if not chunks or min(int(one.min()) for one in chunks) < 0:
+        return int(size.sum())
+    footers = np.maximum(size - np.sum(chunks, axis=0), 0)
+    return int((size - footers).sum() + footers.max())
+
+
+def _spanning(column: ColumnBounds, sets: Sequence[Drift]) -> ColumnBounds:
+    lower, upper = column.lower.copy(), column.upper.copy()
+    for one in sets:
+        known = one.files[column.bounded[one.files]]
+        if len(known):
+            lower[one.files[0]] = np.sort(column.lower[known])[0]
+            upper[one.files[0]] = np.sort(column.upper[known])[-1]
+    return replace(column, lower=lower, upper=upper)
 
 
 def _of_partition(situation: Situation, drifted: Sequence[Drift], number: int) -> list[Drift]:
     table, settings = situation.table, situation.settings
-    ranges = ranges_of(table, settings.ordering.key[0].field_id)
-    members = np.flatnonzero((table.partition == number) & ranges.known)
+    members = np.flatnonzero(table.partition == number)
+    ranges = leading(table, settings.ordering.key, members)
+    if ranges is None:
+        return list(drifted)
+    members = members[ranges.known[members]]
     rest = np.setdiff1d(members, np.concatenate([one.files for one in drifted]))
     taken = np.flatnonzero(~allowed(situation))
     small = rest[small_and_free(table, settings.target_bytes, taken, situation.aimed)[rest]]
@@ -119,6 +191,11 @@ def _made(situation: Situation, part: Sequence[_Unit]) -> list[Drift]:
     rows = np.sort(np.concatenate([unit.files for unit in part]))
     if not own or len(part) < 2 or not in_one(situation, rows):
         return own
+    return [_together(own, rows)]
+
+
+def _together(own: Sequence[Drift], rows: Int64) -> Drift:
     sets = plural(len(own), "set") + " of overlapping files"
-    reason = f"{sets} beside each other, {plural(len(rows), 'file')} in all"
-    return [Drift(own[0].spec_id, own[0].partition, rows, True, reason)]
+    beside = " beside each other" if len(own) > 1 else " and the small files beside it"
+    reason = f"{sets}{beside}, {plural(len(rows), 'file')} in all"
+    return Drift(own[0].spec_id, own[0].partition, rows, True, reason)
