@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.api import places
 from reconciler.api.catalog_properties import REST, SQL
-from reconciler.api.quantities import parse_duration
+from reconciler.api.quantities import parse_bytes, parse_duration
 from reconciler.api.schema import AUDITED_TABLE, CATALOG, POLICY, TABLE_LAYOUT
 
 Object = Mapping[str, Any]
@@ -56,6 +56,10 @@ def _is_whole(source: Object) -> bool:
 
 MAX_TIMEOUT_SECONDS = 300
 """Of spec.timeout: a call that hangs holds one of its catalog's few threads for so long."""
+
+MAX_ROW_GROUP_BYTES = 2**31 - 1
+"""Of spec.layout.files.rowGroupSize: Iceberg's Java library reads the property as an int, and its
+writers raise at a greater number."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -115,6 +119,13 @@ RULES: tuple[Rule, ...] = (
         lambda it: "replica" not in it or "blockColumn" not in it,
         asks=("replica", "blockColumn"),
         hint="name blockColumn or replica, not both",
+    ),
+    Rule(
+        POLICY, "spec.layout.files", "rowGroupSize", "rowGroupSize is less than 2Gi",
+        lambda it: it["rowGroupSize"] == "Auto"
+        or parse_bytes(it["rowGroupSize"]) <= MAX_ROW_GROUP_BYTES,
+        reads=("rowGroupSize",),
+        hint="Iceberg's writers read the table's property as an int of 32 bits",
     ),
     Rule(
         POLICY, "spec.budgets[]", "duration", "schedule and duration go together",
