@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
         """Run the whole loop on TPC-H data: observe, plan, apply, compare, again."""
         from reconciler.demo import choose, data, script
 
+        data.generator()  # it is missing without the extra: said before anything is written
         place = data.prepare(directory)
         scale = data.QUICK if quick else data.FULL
         script.run(script.Demo(place, scale, typer.echo, *choose.team_of(place)))

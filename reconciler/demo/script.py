@@ -6,6 +6,7 @@ This module only provides data, queries, and tables of what was read before and 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -135,9 +136,12 @@ def opening(demo: Demo) -> None:
 
 
 def _versions(team: Team) -> str:
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
-    parts = [f"{name} {version(name)}" for name in ("pyiceberg", "tpchgen-cli")]
+    parts = []
+    for name in ("pyiceberg", "tpchgen-cli"):
+        with contextlib.suppress(PackageNotFoundError):  # a tpchgen-cli that is no Python package
+            parts.append(f"{name} {version(name)}")
     return ", ".join([*parts, *team.versions()])
 
 

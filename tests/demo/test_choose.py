@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from reconciler.demo import choose, data
+from reconciler.cli.main import build
+from reconciler.demo import choose, data, script
 from reconciler.demo.duckdb_team import DuckDbTeam
 from reconciler.demo.spark_team import SparkTeam
+from reconciler.errors import UserError
 
 
 @pytest.fixture
@@ -67,3 +72,29 @@ def test_without_spark_the_team_is_duckdbs(
     chosen, why = choose.team_of(place)
     assert isinstance(chosen, DuckDbTeam)
     assert "Spark" in why
+
+
+def test_without_the_extra_the_demo_says_what_to_install_before_it_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ended = CliRunner().invoke(build(), ["demo", "--quick", "--dir", str(tmp_path / "demo")])
+    assert isinstance(ended.exception, UserError)
+    assert "[demo]" in str(ended.exception.do)
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_generator_that_is_no_python_package_has_no_version(
+    place: data.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "tpchgen-cli":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return known(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    said = script._versions(DuckDbTeam(place))
+    assert "pyiceberg" in said and "tpchgen" not in said
