@@ -159,6 +159,11 @@ def settle(
 def _fenced(table: Table, catalog: CatalogConfig, sender_gone: bool, asserted: int | None) -> bool:
     if sender_gone and is_local_sqlite(catalog):
         return True
+    return _moved_past(table, asserted)
+
+
+def _moved_past(table: Table, asserted: int | None) -> bool:
+    """Whether main grew beyond the snapshot, so that no request made for it succeeds any more."""
     head = table.head()
     if asserted is None or head is None or head == asserted:
         return False
@@ -228,16 +233,19 @@ def append_mark(table: Table, attempt_id: str, batch: int) -> None:
     if appended is not None:
         metadata_files.tidy(table, change, answered=answer.kind is Kind.ACCEPTED)
         return
-    if answer.kind is Kind.ACCEPTED:  # it has expired or was rolled back since
+    accepted = answer.kind is Kind.ACCEPTED
+    if accepted and _moved_past(table, base):  # the mark has expired since
         return
     if answer.cannot_arrive:
         metadata_files.remove_unwanted(table, change)
-    raise _unfenced(attempt_id) from answer.error
+    raise _unfenced(attempt_id, accepted=accepted) from answer.error
 
 
-def _unfenced(attempt_id: str) -> UnavailableError:
+def _unfenced(attempt_id: str, *, accepted: bool = False) -> UnavailableError:
+    """accepted: the catalog says that it took the mark, and its table does not have it."""
+    does = "accepts commits and does not show them" if accepted else "does not accept commits"
     return UnavailableError(
-        f"attempt {attempt_id} could not be fenced: the catalog does not accept commits",
+        f"attempt {attempt_id} could not be fenced: the catalog {does}",
         details=("Until it is fenced, its files stay and nothing is rewritten.",),
         do="run the command again when the catalog works",
     )

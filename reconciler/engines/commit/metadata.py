@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping
 
@@ -18,6 +17,7 @@ RESENDS = 10
 """Commits in a row that may lose against other writers before the action fails."""
 PAUSE_SECONDS = 0.5
 """Pause before a commit is sent again that was neither accepted nor refused."""
+UNSHOWN = "the catalog accepted the change and does not show it"
 UNSORTED = 0
 """Id of the sort order that every table has, without fields."""
 
@@ -57,15 +57,13 @@ def apply(
         wanted = change()
         detail = _detail(wanted.before, wanted.after)
         answer = wanted.send()
-        if answer.kind is Kind.ACCEPTED:
-            with contextlib.suppress(Exception):  # it is done, and is to be recorded
-                table.refresh()
+        if answer.kind is Kind.ACCEPTED and _is_shown(table, judge):
             return ActionState(Validity.PENDING), detail
         if _is_final(table, answer):
             table.refresh()
             if judge(table.facts()).validity is not Validity.DONE:
                 raise refused(table, answer) from answer.error
-        unknown = "" if answer.kind is Kind.LOST_RACE else answer.why
+        unknown = "" if answer.kind is Kind.LOST_RACE else answer.why or UNSHOWN
         if unknown:
             time.sleep(PAUSE_SECONDS)
     if unknown:
@@ -77,6 +75,16 @@ def apply(
     )
 
 
+def _is_shown(table: Table, judge: Callable[[Facts], ActionState]) -> bool:
+    """Whether the table has a change that the catalog accepted. True if it cannot be read: the
+    change is to be recorded."""
+    try:
+        table.refresh()
+        return judge(table.facts()).validity is not Validity.PENDING
+    except Exception:
+        return True
+
+
 def _detail(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {before[name]} -> {value}" for name, value in after.items())
 
@@ -86,7 +94,7 @@ def _is_final(table: Table, answer: Answer) -> bool:
     the engine's process ended meanwhile."""
     if answer.kind is Kind.LOST:
         raise _unknown(table, "The Spark process ended while it committed.") from answer.error
-    return answer.kind is not Kind.LOST_RACE and answer.kind is not Kind.UNKNOWN
+    return answer.kind not in (Kind.LOST_RACE, Kind.UNKNOWN, Kind.ACCEPTED)
 
 
 def refused(table: Table, answer: Answer) -> Exception:

@@ -215,8 +215,14 @@ def test_a_fence_stands_once_it_is_in_the_table() -> None:
     arrived: Any = Catalog([(Kind.UNKNOWN, True)])
     fence.append_mark(arrived, "p-1-a", 0)
     assert [one.summary for one in arrived.line][-1] == {summary_keys.FENCE: "p-1-a/0"}
-    for kind, left in ((Kind.UNKNOWN, []), (Kind.LOST_RACE, ["left"])):
+    for kind, left in ((Kind.UNKNOWN, []), (Kind.LOST_RACE, ["left"]), (Kind.ACCEPTED, [])):
         refused: Any = Catalog([(kind, False)])
         with pytest.raises(UnavailableError):
             fence.append_mark(refused, "p-1-a", 0)
         assert refused.deleted == left
+
+
+def test_a_mark_that_has_expired_is_a_fence_if_main_grew_beyond_its_base() -> None:
+    grown: Any = Catalog([(Kind.ACCEPTED, False)])
+    grown.refresh = lambda: grown.append("append", {})
+    fence.append_mark(grown, "p-1-a", 0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.commit import errors
-from reconciler.engines.answers import Answer, Kind
+from reconciler.engines.answers import ACCEPTED, Answer, Kind
 from reconciler.engines.commit import metadata, statistics
 from reconciler.engines.snapshots import SnapshotInfo
 from reconciler.errors import (
@@ -16,6 +16,7 @@ from reconciler.errors import (
     AccessDeniedError,
     ReconcilerError,
     UnavailableError,
+    UnknownCommitError,
     UserError,
 )
 from reconciler.plan.actions.state import ActionState, Validity
@@ -70,6 +71,21 @@ def test_a_refusal_is_an_error_for_people(case: str) -> None:
     if kind is UserError:
         assert caught.value.exit_code == EXIT_USER
         assert caught.value.said == ("400",)
+
+
+def test_a_change_is_done_only_if_the_table_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may say that it took a change, and have done nothing."""
+    monkeypatch.setattr(metadata, "PAUSE_SECONDS", 0.0)
+    table: Any = Table(ACCEPTED)
+    with pytest.raises(UnknownCommitError):
+        metadata.apply(table, lambda facts: ActionState(Validity.PENDING), table.change)
+    assert table.asked == metadata.RESENDS
+    told = Table(ACCEPTED)
+    done = lambda facts: ActionState(  # noqa: E731
+        Validity.DONE if told.asked == 2 else Validity.PENDING
+    )
+    state, _ = metadata.apply(told, done, told.change)  # type: ignore[arg-type]
+    assert (state.validity, told.asked) == (Validity.PENDING, 2)
 
 
 @pytest.mark.parametrize("case", REFUSED)
