@@ -123,7 +123,11 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
         exposed = situation.spent.exposed + added_by(
             situation, (i.candidate for i in verdict.chosen)
         )
-        after = replace(situation.spent, taken=taken, cost=spent, exposed=exposed)
+        saved = situation.spent.saved + tuple(
+            (int(situation.table.partition[made.rows[0]]), made.saving)
+            for made in (item.candidate for item in verdict.chosen)
+        )
+        after = replace(situation.spent, taken=taken, cost=spent, exposed=exposed, saved=saved)
         situation = situation.after(after)
     return Verdict(tuple(chosen), tuple(rejections), tuple(minors)), situation
 

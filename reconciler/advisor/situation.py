@@ -133,6 +133,9 @@ class AlreadySpent:
     exposed: float = 0.0
     """What the chosen actions add to the table's exposure, in bytes of reading
     (`room.PossibleLoss.exposure`)."""
+    saved: tuple[tuple[int, float], ...] = ()
+    """(partition, bytes of reading over the horizon) that each chosen action saves, openings
+    included."""
     sliced: Sliced = NOT_SLICED
     """How a budget cuts the files that are being judged."""
 

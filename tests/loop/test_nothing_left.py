@@ -16,7 +16,7 @@ from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_step
 from reconciler.plan.small_files import SMALL_SHARE
 from tests.loop.test_local_engine import live_rows
-from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
+from tests.loop.test_step import DECLARED, EVERYTHING, never, queries_on, quiet, step_of
 
 RANGE, WIDTH = 100, 50
 """Distance of the sets on the key, and the width of each."""
@@ -104,6 +104,26 @@ def test_sets_are_joined_along_the_first_key_column_that_varies(
     step = step_of(catalog_config, "constant", layout=layout)
     done = run_step(step, actor, EVERYTHING, quiet, never)
     assert done.state.state == CONVERGED and not done.after.pending
+    assert live_rows(table) == before
+
+
+def test_a_merge_is_judged_by_what_is_read_once_the_plan_is_done(
+    catalog_config: Any, iceberg_catalog: Any, actor: LocalActor
+) -> None:
+    """A sort saves nearly all reading, so that a share of the reading before says little of what
+    the next plan would see."""
+    random = np.random.default_rng(2)
+    files, _ = random.integers(2, 25), random.choice(4)
+    batches = []
+    for _ in range(files):
+        rows, low = int(random.choice([1, 5, 50, 500, 2_000])), int(random.integers(0, 380))
+        batches.append(batch(random, rows, low, int(random.choice([1, 10, 40, 400]))))
+    table = table_of(iceberg_catalog, "floor", 1 << 20, batches)
+    before = live_rows(table)
+    actor.store.append_fragments(queries_on(table, "id", 100, 1 << 38, 1 << 40))
+    step = step_of(catalog_config, "floor", layout={"files": {"minInputFiles": 3}})
+    done = run_step(step, actor, EVERYTHING, quiet, never)
+    assert done.result is not None and not done.after.pending
     assert live_rows(table) == before
 
 

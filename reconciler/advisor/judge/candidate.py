@@ -7,6 +7,7 @@ type is scored by the same function; each decision chooses which of the verdicts
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -246,9 +247,9 @@ def refusal(
         return WhyNot(reasons.RECENTLY_WRITTEN, reasons.short_of(low, cost, alpha) + f": {why}")
     yearly = _yearly_of_partition(situation, candidate.rows)
     if max(low, together) < FLOOR * yearly:
-        whole = "a year's reading" + (
-            " of its partition" if yearly < situation.expected.yearly else ""
-        )
+        partition = situation.table.partition
+        of_part = (partition != partition[candidate.rows[0]]).any()
+        whole = "a year's reading" + (" of its partition" if of_part else "")
         return WhyNot(
             reasons.BELOW_FLOOR, reasons.below_floor(100.0 * low / max(yearly, 1.0), whole)
         )
@@ -288,20 +289,24 @@ def _sizes(situation: Situation, candidate: Candidate) -> Float64:
 
 
 def _yearly_of_partition(situation: Situation, rows: Int64) -> float:
-    """Return the bytes-equivalent that a year of the workload reads of the one partition of
-    `rows`: its share of what is expected."""
+    """Return the bytes-equivalent that a year of the workload reads of the one partition of `rows`
+    once the plan's actions already chosen are done: what the next plan would see."""
     partition, expected = situation.table.partition, situation.expected
-    own = np.flatnonzero(partition == partition[rows[0]])
-    if len(own) == len(partition):
-        return expected.yearly
-    part, every = (
-        sum(
-            float(demand.executions @ reading.cost)
-            for demand, reading in zip(expected.demands, readings, strict=True)
-        )
-        for readings in (readings_of(situation, own), expected.savings.readings)
+    number = partition[rows[0]]
+    own = np.flatnonzero(partition == number)
+    every = _over_horizon(situation, expected.savings.readings)
+    part = every
+    if len(own) < len(partition):
+        part = _over_horizon(situation, readings_of(situation, own))
+    saved = sum(saving for where, saving in situation.spent.saved if where == number)
+    return expected.yearly * max(part - saved, 0.0) / max(every, 1e-300)
+
+
+def _over_horizon(situation: Situation, readings: Sequence[ShapeReading]) -> float:
+    return sum(
+        float(demand.executions @ reading.cost)
+        for demand, reading in zip(situation.expected.demands, readings, strict=True)
     )
-    return expected.yearly * part / max(every, 1e-300)
 
 
 def debt_room(situation: Situation) -> float:
