@@ -31,7 +31,7 @@ from reconciler.advisor.qdtree.building import tree_of_nodes
 from reconciler.advisor.qdtree.climbing import best_greedy, climbed
 from reconciler.advisor.qdtree.conjuncts import boxes_of
 from reconciler.advisor.qdtree.greedy import Node, root_of
-from reconciler.advisor.qdtree.inner import PARTS, sorted_by
+from reconciler.advisor.qdtree.inner import PARTS, sorting
 from reconciler.advisor.qdtree.problem import Problem, problem_of
 from reconciler.plan.ordering import best_of
 from reconciler.table.leaf_files import file_units
@@ -121,7 +121,7 @@ def tree(problem: Problem, steps: int, least: float = LEAST) -> Node:
 
 def in_groups(problem: Problem, leaf: Node) -> Pieces:
     """Return a leaf's rows by its own best column, in four."""
-    column = sorted_by(problem, leaf)
+    column = sorting(problem, leaf).column
     order = leaf.rows
     if column:
         places = problem.boxes.axes[problem.boxes.columns.index(column)].places[order]

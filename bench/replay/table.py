@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +23,10 @@ from reconciler.plan.ordering import order_rows
 from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import type_width
 from reconciler.replay.run import Step
+from reconciler.rewrite.leaves import files_at
 from reconciler.table.column_bytes import RUN_BYTES
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
-from reconciler.table.leaf_files import file_units
-from reconciler.table.row_group_bytes import row_groups_of
+from reconciler.table.row_group_bytes import even_row_groups, row_group_rows
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import PartitionSpec, Schema
 
@@ -37,13 +36,18 @@ ROWS_PER_FILE = 128
 
 @dataclass(frozen=True)
 class SimulatedFile:
-    """rows: row numbers in physical order. group_rows: maximum rows of a row group."""
+    """rows: row numbers in physical order. groups: rows of each row group."""
 
     path: str
     rows: Int64
-    group_rows: int
+    groups: tuple[int, ...]
     added_ms: int
     ours: bool
+
+    def in_groups(self, most: int) -> SimulatedFile:
+        """Return the same file in row groups of this many rows, the last maybe of fewer."""
+        begins = range(0, len(self.rows), most)
+        return replace(self, groups=tuple(min(most, len(self.rows) - begin) for begin in begins))
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,8 @@ class SimulatedTable:
             SimulatedFile(
                 f"file-{first:09d}",
                 np.arange(first, min(first + rows_per_file, start + count), dtype=np.int64),
-                group_rows, added_ms, False,
-            )
+                (), added_ms, False,
+            ).in_groups(group_rows)
             for first in edges
         )  # fmt: skip
         return replace(self, values=joined, files=self.files + new)
@@ -132,9 +136,8 @@ class SimulatedTable:
         pieces: list[Int64] = []
         owner: list[int] = []
         for number, file in enumerate(self.files):
-            for start in range(0, len(file.rows), file.group_rows):
-                pieces.append(file.rows[start : start + file.group_rows])
-                owner.append(number)
+            pieces += np.split(file.rows, np.cumsum(file.groups)[:-1])
+            owner += [number] * len(file.groups)
         records = np.array([len(piece) for piece in pieces], dtype=np.int64)
         return RowGroups(
             file=np.array(owner, dtype=np.int64),
@@ -214,29 +217,23 @@ class SimulatedTable:
         self, rows: Int64, layout: Layout, now_ms: int, first: int, held: Int64 | None
     ) -> list[SimulatedFile]:
         """held: rows of each leaf, in an order of leaves."""
-        edges = self._edges(rows, layout, held)
-        found = []
-        for i, (begin, end) in enumerate(pairwise(edges)):
-            size = (end - begin) * self.row_width
-            groups = int(row_groups_of(size, layout.row_group_bytes))
-            each = max(1, int(np.ceil((end - begin) / groups)))
-            found.append(
-                SimulatedFile(f"layout-{first + i:06d}", rows[begin:end], each, now_ms, True)
-            )
+        begin, found = 0, []
+        for i, groups in enumerate(self._groups(len(rows), layout, held)):
+            end = begin + sum(groups)
+            path = f"layout-{first + i:06d}"
+            found.append(SimulatedFile(path, rows[begin:end], tuple(groups), now_ms, True))
+            begin = end
         return found
 
-    def _edges(self, rows: Int64, layout: Layout, held: Int64 | None) -> list[int]:
-        """Return where files begin, and where the last one ends."""
+    def _groups(self, rows: int, layout: Layout, held: Int64 | None) -> list[list[int]]:
+        """Return the rows of each row group of each file, as the engine ends them."""
+        width, size = self.row_width, layout.row_group_bytes
+        most = row_group_rows(size, width) if size else rows
         if held is None:
-            count = int(layout.files_of(len(rows) * self.row_width))
-            return np.linspace(0, len(rows), count + 1).astype(np.int64).tolist()
+            return even_row_groups(rows, int(layout.files_of(rows * width)), most)
         tree, leaf = layout.ordering.tree, np.flatnonzero(held)
         assert tree is not None
-        ends, edges = np.append(0, np.cumsum(held[leaf])), [0]
-        for unit in file_units(tree, leaf, held[leaf], layout.target_bytes / self.row_width):
-            part = np.linspace(ends[unit.first], ends[unit.end], unit.files + 1)
-            edges += part[1:].astype(np.int64).tolist()
-        return edges
+        return files_at(tree, leaf, held[leaf], layout.target_bytes / width, most)
 
     def _column_sizes(self, pieces: Sequence[Int64], ours: Sequence[bool]) -> dict[int, Int64]:
         """Return the stored bytes per piece: one value per row; in our files one per run, if that

@@ -177,7 +177,7 @@ def _written(folder: Path, table: SimulatedTable, pa: Any, pq: Any) -> Sequence[
         path = folder / f"{file.path}.parquet"
         names = {field.field_id: field.name for field in table.schema.fields}
         rows = {names[column]: values[file.rows] for column, values in table.values.items()}
-        pq.write_table(pa.table(rows), path, row_group_size=file.group_rows)
+        pq.write_table(pa.table(rows), path, row_group_size=file.groups[0])
         paths.append(path)
     return paths
 

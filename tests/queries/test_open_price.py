@@ -91,7 +91,7 @@ def test_the_state_keeps_the_latest_openings_and_their_price(tmp_path: Path) -> 
 
 def test_a_row_group_waits_for_one_of_the_two_requests_that_make_openings_dear() -> None:
     table = arrived(np.random.default_rng(0), rows=4_000, rows_per_file=1_000, jitter=1)
-    table = replace(table, files=tuple(replace(f, group_rows=250) for f in table.files))
+    table = replace(table, files=tuple(f.in_groups(250) for f in table.files))
     demand = one_of(KEY, 0, 999)  # four row groups of one file
     near = OPEN_BYTES * (1.0 + 4 * (ROW_GROUP_OPENS + 2 * CHUNK_OPENS))
     for dear in (0, 7 * MIB):

@@ -56,7 +56,7 @@ def one_of(column: int, low: int, high: int, projection: tuple[int, ...] = (VALU
 
 def test_read_cost_is_the_projected_bytes_of_surviving_row_groups():
     table = arrived(np.random.default_rng(0), rows=4_000, rows_per_file=1_000, jitter=1)
-    table = replace(table, files=tuple(replace(f, group_rows=250) for f in table.files))
+    table = replace(table, files=tuple(f.in_groups(250) for f in table.files))
     view = table_view(table.file_table(), table.row_groups(), None, 1 << 20)
     reading = read_shape(view, one_of(KEY, 1_300, 1_400))
     # ids 1300..1400 lie in the second row group of the second file: 250 rows of id and amount.

@@ -215,18 +215,19 @@ def _judged(
     """Return the same key judged on the full sample, in files and row groups of the best sizes, and
     its simulation; None if that adds nothing. A tree is built again for that sample, and for what
     its rows will take."""
-    ordering, training = candidate.ordering, None
+    ordering, found = candidate.ordering, None
     if ordering.tree is not None:
         found = trees.tree_found(situation, pool, candidate.written_share)
         if found is not None:
-            ordering, training = by_tree(found.tree), found.training
+            ordering = by_tree(found.tree)
     layout = planned_layout(situation, candidate.rows, ordering)
     outcome = what_if(situation, candidate.rows, layout, pool)
     if outcome is None or outcome.written.label == "bound":
         return candidate, None
     made = weigh(situation, candidate.rows, layout, before, outcome)
     made, layout, outcome = sized(
-        situation, in_parts(situation, Simulated(made, layout, outcome), pool), pool,
+        situation, in_parts(situation, Simulated(made, layout, outcome), pool, found), pool,
         refused=lambda other: not passes(other),
     )  # fmt: skip
+    training = None if found is None else found.training
     return replace(made, training=training), (layout, outcome)

@@ -18,11 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from reconciler.advisor.judge.candidate import Candidate, planned_layout, weigh, what_if
+from reconciler.advisor.qdtree.building import FoundTree, finer
 from reconciler.advisor.qdtree.inner import PARTS
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.situation import Situation
 from reconciler.format import iec
+from reconciler.plan.ordering import by_tree
+from reconciler.table.cut_tree import Tree
 from reconciler.table.filetable import Float64
 from reconciler.table.operations import Encoding
 
@@ -82,21 +85,60 @@ def sized(
     return found
 
 
-def in_parts(situation: Situation, simulated: Simulated, pool: Pool) -> Simulated:
-    """Return the rewrite by a tree with several row groups a file, where that reads less: each is a
-    part of a leaf's rows in the order of the leaf's own column."""
-    candidate, layout, _ = simulated
-    size = 1 << ((layout.target_bytes // PARTS).bit_length() - 1)
-    if candidate.ordering.tree is None or not situation.settings.row_group_auto:
+def in_parts(
+    situation: Situation, simulated: Simulated, pool: Pool, found: FoundTree | None
+) -> Simulated:
+    """Return the rewrite by a tree with several row groups a file, where that reads less: parts of
+    a leaf's rows in the order of the leaf's own column, or leaves of further cuts.
+
+    found: the tree, None where the rewrite is by a key.
+    """
+    if found is None:
         return simulated
-    if not SMALLEST <= size < layout.row_group_bytes:
-        return simulated
-    made = _simulated(situation, candidate, replace(layout, row_group_bytes=size), pool)
+    tree, size = _parted(situation, found, simulated.layout)
+    made = _in_parts(situation, simulated, tree.tree, pool, size)
     if made is None or left_to_read(situation, made.candidate) >= left_to_read(
-        situation, candidate
+        situation, simulated.candidate
     ):
         return simulated
-    return made._replace(candidate=replace(made.candidate, row_group_configured=size))
+    return made
+
+
+def _parted(situation: Situation, found: FoundTree, layout: Layout) -> tuple[FoundTree, int]:
+    """Return the tree with leaves of a quarter or an eighth of a file, where its queries read
+    clearly less of these, and about the bytes of a row group then.
+
+    Where the policy names the least rows of a leaf, or the size of row groups, none is smaller.
+    """
+    settings, target = situation.settings, layout.target_bytes
+    least = SMALLEST if settings.row_group_auto else layout.row_group_bytes
+    tree, size = found, target // PARTS
+    for parts in () if settings.trees.least_rows else (PARTS, 2 * PARTS):
+        made = finer(tree, found.grown.least / parts) if target // parts >= least else None
+        if made is None:
+            break
+        tree, size = made, target // parts
+    return tree, size
+
+
+def _in_parts(
+    situation: Situation, simulated: Simulated, tree: Tree, pool: Pool, size: int
+) -> Simulated | None:
+    """Return the rewrite by a tree of the same first cuts in row groups of about this size; None
+    where it would be the same, or the size of row groups is given and larger."""
+    candidate, layout, _ = simulated
+    further, power = candidate.ordering.tree != tree, 1 << (size.bit_length() - 1)
+    smaller = situation.settings.row_group_auto and SMALLEST <= power < layout.row_group_bytes
+    if not smaller and (not further or layout.row_group_bytes > size):
+        return None
+    if further:
+        layout = planned_layout(situation, candidate.rows, by_tree(tree), layout.target_bytes)
+    if smaller:
+        layout = replace(layout, row_group_bytes=power)
+    made = _simulated(situation, candidate, layout, pool)
+    if made is None or not smaller:
+        return made
+    return made._replace(candidate=replace(made.candidate, row_group_configured=power))
 
 
 def in_words(made: Candidate) -> str:

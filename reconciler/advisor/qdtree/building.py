@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from reconciler.advisor.advice import TreeSettings
+from reconciler.advisor.qdtree import parted
 from reconciler.advisor.qdtree.climbing import best_greedy, climbed
 from reconciler.advisor.qdtree.codes import planted
 from reconciler.advisor.qdtree.conjuncts import boxes_of
 from reconciler.advisor.qdtree.greedy import EXACT, Growth, Node, grow, root_of
-from reconciler.advisor.qdtree.inner import sorted_by
 from reconciler.advisor.qdtree.pairs import cuttable_pairs, with_pairs
 from reconciler.advisor.qdtree.problem import Problem, problem_of
 from reconciler.advisor.qdtree.woodblock import Training
@@ -42,6 +42,10 @@ class FoundTree:
     """The tree."""
     training: Training | None
     """What Woodblock would have to search for a better one; None where it has, or is not to."""
+    grown: parted.Grown
+    """The same tree beside the sample that it was grown on."""
+    pairs: tuple[Pair, ...]
+    """The conditions between two columns that are cut like columns."""
 
 
 def found_for(
@@ -78,7 +82,25 @@ def found_for(
         training = Training(problem, least, root, wanted.episodes, seed)
         if training.name in trained:
             root, training = better(training, trained[training.name]), None
-    return FoundTree(tree_of_nodes(problem, root, pairs), training) if root.children else None
+    if not root.children:
+        return None
+    grown = parted.grown(problem, root, least)
+    return FoundTree(_written(grown, pairs), training, grown, pairs)
+
+
+def finer(found: FoundTree, least: float) -> FoundTree | None:
+    """Return the tree with leaves of fewer rows, `least`, below those that it has; None where
+    queries read nothing less of them."""
+    weight = found.grown.problem.weight
+    sampled = LEAF_ROWS * float(weight.sum()) / max(len(weight), 1)
+    made = parted.parted(found.grown, max(least, sampled))
+    if made is None:
+        return None
+    return replace(found, tree=_written(made, found.pairs), grown=made)
+
+
+def _written(grown: parted.Grown, pairs: Sequence[Pair]) -> Tree:
+    return _without_sample(grown.problem, grown.root, [one.column for one in grown.inner], pairs)
 
 
 def _searched(problem: Problem, least: float, wanted: TreeSettings, seed: int) -> Node:
@@ -122,10 +144,16 @@ def _row_bytes(files: FileTable, demand: Shape) -> float:
     return float(projected_bytes(files, demand.projection).sum()) / rows
 
 
-def tree_of_nodes(problem: Problem, root: Node, pairs: Sequence[Pair] = ()) -> Tree:
-    """Return the tree without its sample. pairs: conditions that are cut like columns, -1 the
-    first."""
-    inner = [sorted_by(problem, leaf) for leaf in root.leaves()]
+def tree_of_nodes(problem: Problem, root: Node) -> Tree:
+    """Return the tree without its sample."""
+    return _written(parted.grown(problem, root, 0.0), ())
+
+
+def _without_sample(
+    problem: Problem, root: Node, inner: Sequence[int], pairs: Sequence[Pair]
+) -> Tree:
+    """inner: per leaf, the column that sorts it. pairs: conditions that are cut like columns, -1
+    the first."""
     done: dict[int, object] = {}
     for node in reversed(root.inner()):
         low, high = (done.pop(id(child), None) for child in node.children)
