@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from reconciler.format import printable
+
 EXIT_OK = 0
 EXIT_USER = 1
 EXIT_CHANGES = 2  # only `plan --detailed-exitcode`
@@ -58,10 +60,10 @@ class ReconcilerError(Exception):
 
     def render(self) -> str:
         """Return the text printed on stderr, without colour and without a trailing newline."""
-        lines = [f"error: {self.what}"]
-        lines += [f"  {line}" for line in (*self.said, *self.details)]
+        lines = [f"error: {printable(self.what)}"]
+        lines += [f"  {printable(line)}" for line in (*self.said, *self.details)]
         if self.do:
-            lines.append(f"  do: {self.do}")
+            lines.append(f"  do: {printable(self.do)}")
         return "\n".join(lines)
 
 

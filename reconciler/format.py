@@ -4,6 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
+
+_COMMANDS = re.compile(
+    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Characters that end a line, that a terminal obeys, that turn the direction of text around, or
+that no encoding has."""
+
+
+def printable(text: str) -> str:
+    """Return a name or another text of other people so that it stays where it is printed: what ends
+    a line or commands a terminal is U+FFFD, a tab is a blank."""
+    return _COMMANDS.sub("\ufffd", text).replace("\t", " ")
+
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from reconciler.api.source import split_lines
 from reconciler.errors import Problem
+from reconciler.format import printable
 
 WIDTH = 100
 _GUTTER = 8  # "   14 | "
@@ -77,19 +78,6 @@ def mask(line: str) -> str:
     if found is not None and line[found.end() :].strip():
         line = line[: found.end()] + " ***"
     return _USER_INFO.sub("***", line)
-
-
-def printable(text: str) -> str:
-    """Return the text without control characters, which a terminal would obey; a tab becomes one
-    blank."""
-    return "".join(
-        character
-        if unicodedata.category(character)[0] != "C"
-        else " "
-        if character == "\t"
-        else "\ufffd"
-        for character in text
-    )
 
 
 def width(text: str) -> int:

@@ -35,6 +35,7 @@ from reconciler.cli.options import (
     Timeout,
 )
 from reconciler.cli.saved_plan import from_plan_file
+from reconciler.format import printable
 
 if TYPE_CHECKING:
     from reconciler.loop.local_actor import LocalActor
@@ -162,13 +163,13 @@ def _guarded(
         if not many:
             raise
         name = ".".join(run.step.target.identifier)
-        typer.echo(f"{name}: {error.render()}", err=True)
+        typer.echo(f"{printable(name)}: {error.render()}", err=True)
         failure = {"table": list(run.step.target.identifier), "error": error.what}
         return _Ended(error.exit_code, None, failure)
     interrupted = should_stop() and _cut_short(run, result)
     if output not in (Output.JSON, Output.YAML):
         lines = render_summary(summary_of(run, result, interrupted), width())
-        typer.echo(f"{result.after.observation.name}\n{lines}" if many else lines)
+        typer.echo(f"{printable(result.after.observation.name)}\n{lines}" if many else lines)
     code = EXIT_INTERRUPTED if interrupted else exit_code(run, result)
     return _Ended(code, report_document(run.steps, result))
 

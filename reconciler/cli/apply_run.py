@@ -102,7 +102,7 @@ class ApplyRun:
         from reconciler.loop.gating import Approvals
         from reconciler.loop.step import judge_gate
         from reconciler.render.plan_text import render_plan
-        from reconciler.render.terminal import width
+        from reconciler.render.terminal import flow, width
 
         asks = sys.stdin.isatty() and not (self.yes or self.auto_approve)
         if self.quiet and not asks:
@@ -118,10 +118,9 @@ class ApplyRun:
             )
             columns = width(sys.stderr)
             self.say(render_plan(document, width=columns, preview=False, ending=False) + "\n")
-        self.say(_opening(proposal, self.plan))
-        other = _made_under_another(proposal, self.step)
-        if other:
-            self.say(other)
+        for text in (_opening(proposal, self.plan), _made_under_another(proposal, self.step)):
+            for line in flow(text.split("   "), width(sys.stderr)):
+                self.say(line)
 
     def _approvals(self, proposal: Proposal) -> Approvals:
         from reconciler.loop.gating import Approvals, policy_key

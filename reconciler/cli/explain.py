@@ -22,6 +22,7 @@ from reconciler.cli.options import (
     Timeout,
     Verbose,
 )
+from reconciler.format import printable
 
 if TYPE_CHECKING:
     from reconciler.advisor.advice import Advice
@@ -138,7 +139,7 @@ def _print(body: dict[str, Any], output: Output, *, show_literals: bool, verbose
 
         typer.echo(serialise(body, output), nl=False)
     elif output is Output.NAME:
-        typer.echo(body["table"])
+        typer.echo(printable(body["table"]))
     else:
         from reconciler.render.explain_text import render
         from reconciler.render.terminal import UNLIMITED, width

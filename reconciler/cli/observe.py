@@ -21,6 +21,7 @@ from reconciler.cli.options import (
     Timeout,
 )
 from reconciler.errors import ReconcilerError
+from reconciler.format import printable
 from reconciler.render import terminal
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def shown_table(seen: Observation, output: Output) -> str:
     from reconciler.render import observe_document, observe_text
 
     if output is Output.NAME:
-        return seen.name + "\n"
+        return printable(seen.name) + "\n"
     workload = _workload(seen)
     if output in (Output.JSON, Output.YAML):
         head = {"apiVersion": API_VERSION, "kind": "TableObservation"}
@@ -155,7 +156,7 @@ def _many(
 
     ordered, prices = observe_text.worst_first(tables), config.prices
     if output is Output.NAME:
-        return "".join(f"{table.name}\n" for table in ordered)
+        return "".join(f"{printable(table.name)}\n" for table in ordered)
     if output in (Output.JSON, Output.YAML):
         items = [observe_document.summary_document(table, prices) for table in ordered]
         body = {"apiVersion": API_VERSION, "kind": "TableObservationList", "items": items}

@@ -42,6 +42,7 @@ from reconciler.cli.plan_lines import (
     next_commands,
     with_digest,
 )
+from reconciler.format import printable
 
 if TYPE_CHECKING:
     from reconciler.cli.following import Given
@@ -308,7 +309,7 @@ def show(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown) -
             typer.echo(line)
     if output not in (Output.JSON, Output.YAML):
         for step, error in failed:
-            typer.echo(f"{'.'.join(step.target.identifier)}: {error.render()}", err=True)
+            typer.echo(f"{printable('.'.join(step.target.identifier))}: {error.render()}", err=True)
 
 
 def _markdown(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown) -> str:

@@ -27,6 +27,7 @@ from reconciler.cli.options import (
     Timeout,
     Verbose,
 )
+from reconciler.format import printable
 
 if TYPE_CHECKING:
     from reconciler.api.documents import TableLayoutPolicy
@@ -202,7 +203,7 @@ def _several(chosen: Selection, actor: LocalActor, options: Options, wanted: Des
     if failed:
         if wanted.output in (Output.TABLE, Output.WIDE, Output.NAME):
             for item in failed:
-                typer.echo(f"{item.table}: {item.error.render()}", err=True)
+                typer.echo(f"{printable(item.table)}: {item.error.render()}", err=True)
         raise typer.Exit(max(item.error.exit_code for item in failed))
 
 
@@ -330,7 +331,7 @@ def _print_ranked(body: Mapping[str, Any], output: Output, *, verbose: bool) -> 
         typer.echo(serialise(body, output), nl=False)
     elif output is Output.NAME:
         for item in body["items"]:
-            typer.echo(f"{item['table']} {item['recommendation']['chosen'] or 'today'}")
+            typer.echo(f"{printable(item['table'])} {item['recommendation']['chosen'] or 'today'}")
     elif output is Output.MARKDOWN:
         from reconciler.render.recommend_tables_markdown import render as as_markdown
 

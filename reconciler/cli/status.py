@@ -20,6 +20,7 @@ from reconciler.cli.options import (
     Shared,
     Timeout,
 )
+from reconciler.format import printable
 
 if TYPE_CHECKING:
     from reconciler.errors import ReconcilerError
@@ -68,7 +69,7 @@ def register(app: typer.Typer) -> None:
         _print(found, output)
         for row in found:
             if "error" in row:
-                where = f"{row['table']}: " if len(found) > 1 else ""
+                where = f"{printable(row['table'])}: " if len(found) > 1 else ""
                 typer.echo(where + row["error"], err=True)
         worst = max((row["exitCode"] for row in found), default=0)
         if worst:
@@ -234,7 +235,7 @@ def _print(rows: list[dict[str, Any]], output: Output) -> None:
         }
         typer.echo(serialise(body, output), nl=False)
     elif output is Output.NAME:
-        typer.echo("\n".join(row["table"] for row in rows))
+        typer.echo("\n".join(printable(row["table"]) for row in rows))
     else:
         from reconciler.render.terminal import UNLIMITED, width
 

@@ -18,6 +18,7 @@ from reconciler.cli.options import (
     Shared,
     Timeout,
 )
+from reconciler.format import printable
 
 if TYPE_CHECKING:
     from reconciler.render.fleet_model import Fleet
@@ -73,7 +74,7 @@ def _text(fleet: Fleet, most: int, output: Output) -> str:
     from reconciler.render.terminal import UNLIMITED, width
 
     if output is Output.NAME:
-        return "".join(f"{table.name}\n" for table in fleet.wasting[:most])
+        return "".join(f"{printable(table.name)}\n" for table in fleet.wasting[:most])
     if output in (Output.JSON, Output.YAML):
         body: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "FleetRanking"}
         return serialise({**body, **fleet_text.document(fleet, most)}, output)

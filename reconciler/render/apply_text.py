@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.format import cpu, duration, iec, plural
+from reconciler.format import cpu, duration, iec, plural, printable
 from reconciler.plan.money import money_text
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.render.terminal import WIDEST, commands, tabulate, wrapped
@@ -104,7 +104,7 @@ def render_event(text: str, width: int | None) -> str:
     width: the terminal's, None in a pipe.
     """
     if width is None or len(text) <= width:
-        return text
+        return printable(text)
     return "\n".join(wrapped(text, width, indent=" " * 15))
 
 

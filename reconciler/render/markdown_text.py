@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from reconciler.format import plural
+from reconciler.format import plural, printable
 
 _CELL = 300
 """Maximum characters of a cell; longer text is cut."""
@@ -49,7 +49,7 @@ def summary_text(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    return " ".join(clipped(text).split())
+    return printable(" ".join(clipped(text).split()))
 
 
 def code_span(text: str) -> str:
@@ -78,4 +78,4 @@ def clipped(text: str) -> str:
 
 def comment_text(text: str) -> str:
     """Return a name for an HTML comment, where two hyphens or `>` would end the comment."""
-    return " ".join(text.split()).replace("--", "-\u2010").replace(">", "\u203a")
+    return printable(" ".join(text.split())).replace("--", "-\u2010").replace(">", "\u203a")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ from reconciler.render.deletes_text import (
     operations_section,
     rows_text,
 )
+from reconciler.render.markdown_text import code_span, escaped
 from reconciler.render.specs_text import specs_section
 from reconciler.render.terminal import (
     WIDEST,
@@ -382,7 +384,7 @@ def render_tables(
         [
             *lines,
             *wrapped(f"{total}; {meaning}.", width),
-            f"  next: layoutctl observe {ordered[0].name}",
+            *commands([shlex.join(["layoutctl", "observe", ordered[0].name])], width),
         ]
     )
 
@@ -403,7 +405,7 @@ def markdown_table(seen: Observation, workload: WorkloadSummary) -> str:
             cells = [f"{line.mean:,.1f}", f"{line.maximum:,}", percent(line.share, 1), line.bounds]
         else:
             cells = ["-", "-", "-", line.bounds]
-        rows.append(f"| `{line.name}` | " + " | ".join(cells) + " |")
+        rows.append(f"| {code_span(line.name)} | " + " | ".join(cells) + " |")
     facts = ", ".join(
         [plural(len(seen.files), "data file"), iec(seen.files.total_bytes),
          rows_text(seen), *_deletes(seen)]
@@ -413,7 +415,8 @@ def markdown_table(seen: Observation, workload: WorkloadSummary) -> str:
         if workload.queries
         else "No queries imported for this table."
     )
-    return "\n\n".join([f"### {seen.name}", f"{facts}. {queries}", "\n".join(rows), _source(seen)])
+    head = f"### {escaped(seen.name)}"
+    return "\n\n".join([head, f"{facts}. {queries}", "\n".join(rows), _source(seen)])
 
 
 def markdown_tables(tables: Sequence[TableSummary], prices: Prices | None = None) -> str:
@@ -422,8 +425,8 @@ def markdown_tables(tables: Sequence[TableSummary], prices: Prices | None = None
         "|---|---:|---:|---:|---:|---:|",
     ]
     rows += [
-        f"| {t.name} | {count(t.files)} | {stored_text(t.bytes, prices)} | {count(t.small)} | "
-        f"{count(t.to_pack)} | {count(t.with_deletes)} |"
+        f"| {escaped(t.name)} | {count(t.files)} | {stored_text(t.bytes, prices)} "
+        f"| {count(t.small)} | {count(t.to_pack)} | {count(t.with_deletes)} |"
         for t in worst_first(tables)
     ]
     return "\n".join(rows)

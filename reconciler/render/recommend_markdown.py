@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.format import count, cpu, duration, iec
-from reconciler.render.markdown_text import code_span, escaped
+from reconciler.render.markdown_text import code_span, comment_text, escaped
 from reconciler.render.recommend_text import costs_more, priced, saves
 
 Document = Mapping[str, Any]
@@ -16,7 +16,8 @@ MOST_ENTRIES = 200
 
 def render(body: Document) -> str:
     """Return Markdown of at most MAX_CHARACTERS; the marker lets CI update one comment."""
-    lines = [f"<!-- layoutctl:recommend {body['table']} -->", f"### {_headline(body)}", ""]
+    name = comment_text(body["table"])
+    lines = [f"<!-- layoutctl:recommend {name} -->", f"### {_headline(body)}", ""]
     lines += _layouts(body)
     lines += _worse(body)
     lines += _warnings(body)
@@ -30,9 +31,9 @@ def render(body: Document) -> str:
 
 def _headline(body: Document) -> str:
     if body["chosen"] is None:
-        return f"`{body['table']}`: keep the present layout"
+        return f"{code_span(body['table'])}: keep the present layout"
     chosen = next(item for item in body["layouts"] if item["name"] == body["chosen"])
-    return f"`{body['table']}`: {escaped(chosen['what'])}, {saves(body)} read"
+    return f"{code_span(body['table'])}: {escaped(chosen['what'])}, {saves(body)} read"
 
 
 def _layouts(body: Document) -> list[str]:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from reconciler.format import printable
+
 WIDEST = 100
 NARROWEST = 60
 UNLIMITED = 10_000
@@ -94,15 +96,15 @@ def wrapped(
     whole: a word longer than a line is not broken: names and paths, to be copied.
     """
     return textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False,
-        break_long_words=not whole,
+        printable(text), width, initial_indent=first, subsequent_indent=indent,
+        break_on_hyphens=False, break_long_words=not whole,
     )  # fmt: skip
 
 
 def flow(parts: Sequence[str], width: int, gap: str = "   ") -> list[str]:
     """Return the parts side by side, on as few lines as they need."""
     lines: list[str] = []
-    for part in parts:
+    for part in map(printable, parts):
         if lines and len(lines[-1]) + len(gap) + len(part) <= width:
             lines[-1] += gap + part
         else:
@@ -115,6 +117,7 @@ def commands(
 ) -> list[str]:
     """Return commands to copy, side by side or one per line. One that is too long is not broken."""
     start = f"{indent}{title} "
+    entries = [printable(entry) for entry in entries]
     line = start + "      ".join(entries)
     if len(line) <= width:
         return [line]
@@ -124,11 +127,13 @@ def commands(
 
 def clip(text: str, width: int) -> str:
     """Return the text in at most `width` characters, with an ellipsis if it was cut."""
+    text = printable(text)
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def shortened(name: str, width: int) -> str:
     """Return a long name without its middle, because both ends distinguish columns."""
+    name = printable(name)
     if len(name) <= width:
         return name
     tail = (width - 1) // 2
@@ -169,6 +174,7 @@ def blocks(
     least: int = 14,
 ) -> list[list[str]]:
     """Return the lines of `tabulate`, per row: for tables with remarks between their rows."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     measured = [max(len(row[column]) for row in rows) for column in range(len(sides))]
     first, middle, last = measured[0], sum(measured[1:-1]), measured[-1]
     room = width - len(indent) - len(gap) * (len(sides) - 1) - middle

@@ -3,8 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.excerpt import WIDTH, mask, printable, render_problems, width
+from reconciler.api.excerpt import WIDTH, mask, render_problems, width
 from reconciler.errors import Problem
+from reconciler.format import printable
 from tests.said import Said
 
 
