@@ -247,7 +247,7 @@ def _scores_text(scores: Sequence[Score]) -> str:
             parts.append(f"{what} {', '.join(each)}")
     if not parts:
         return ""
-    return f"; forecasts by their bits of surprise a query: {'; '.join(parts)}"
+    return f"; weight of each forecast (and its error, in bits a query): {'; '.join(parts)}"
 
 
 def _mix_text(outlook: Outlook) -> str:

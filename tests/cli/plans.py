@@ -108,9 +108,9 @@ def single() -> dict[str, Any]:
                     ],
                     "text": "the queries in the log changed 3 days before its end (2026-11-17); "
                     "the new mix is expected for 84 % of the next 7 days, the mix of the whole log "
-                    "for the rest, by the regime forecast (97 %); forecasts by their bits of "
-                    "surprise a query: columns regime 97 % (0.9), decay 3 % (1.2); values decay "
-                    "80 % (2.4), regime 20 % (2.4)",
+                    "for the rest, by the regime forecast (97 %); weight of each forecast (and "
+                    "its error, in bits a query): columns regime 97 % (0.9), decay 3 % (1.2); "
+                    "values decay 80 % (2.4), regime 20 % (2.4)",
                 },
             },
             "totals": [
