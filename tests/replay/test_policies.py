@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -104,3 +105,16 @@ def test_rows_that_arrive_after_a_rewrite_are_in_the_same_files_as_in_the_twin()
     new = {file.path for file in table.files if not file.ours}
     assert len(new) == ROWS // PER_FILE
     assert new <= {file.path for file in twin.files}
+
+
+def test_a_replay_that_was_kept_goes_on_as_if_it_had_not_been_ended() -> None:
+    steps, policy = _steps([PART, KEY] * 2), sort_everything(PART)
+    running = Running(empty_table(SCHEMA), policy, CHOSEN)
+    for step in steps:
+        kept = pickle.loads(pickle.dumps(running))
+        running = kept.resumed(policy)
+        running.advance(step)
+    assert running.steps == len(steps)
+    whole = replay(empty_table(SCHEMA), steps, policy, CHOSEN)
+    for name in ("read", "rewritten", "untouched"):
+        assert getattr(running.costs(), name).tolist() == getattr(whole, name).tolist()
