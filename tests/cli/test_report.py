@@ -49,6 +49,7 @@ def _table_with_queries(tmp_path: Path) -> None:
         table.append(pa.table(rows))
     conditions = [f"a > {0.9 + 0.0009 * n}" for n in range(80)]
     conditions += [f"b BETWEEN {10 * n} AND {10 * n + 9}" for n in range(80)]
+    conditions += [f"a > {0.9 + 0.0009 * n} AND a < b" for n in range(40)]
     lines = [
         {"sql": f"SELECT * FROM d.t WHERE {one}", "timestamp": "2026-11-20T10:00:00Z"}
         for one in conditions
@@ -70,7 +71,11 @@ def test_leaves_of_a_planned_tree_are_drawn_then_credit_and_refusals(
     plan = ("-f", "policy.yaml", "rec.d.t")
     code, out, err = cli("explain", *plan, "--tree", "-o", "json")
     assert code == 0, err
-    (tree,) = json.loads(out)["trees"]
+    (tree,), (uncut,) = json.loads(out)["trees"], json.loads(out)["notCut"]
+    assert re.fullmatch(
+        r"no cut serves 1 condition of queries that read (\d+%) of all bytes: a < b \(\1\)", uncut
+    )
+    assert f"{uncut}." in " ".join(cli("explain", *plan, "--tree")[1].split())
     assert cli("report", *plan, "--out", "page.html")[0] == 0
     page = (tmp_path / "page.html").read_text()
     (section,) = [one for one in page.split("<section>") if "leaves of the tree by" in one]

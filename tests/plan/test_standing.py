@@ -302,13 +302,31 @@ def test_a_spec_is_added_once_and_writers_are_switched_once() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "stands"),
-    [("decimal(9, 2)", True), ("decimal(18, 2)", True), ("decimal(19, 2)", False), ("long", True)],
-)
+    [
+        ("decimal(9, 2)", True), ("decimal(18, 2)", True), ("decimal(19, 2)", False),
+        ("long", True), ("date", True), ("timestamp", False), ("timestamp_ns", False),
+    ],
+)  # fmt: skip
 def test_a_tree_is_lost_once_its_cuts_are_no_values_of_the_column(kind: str, stands: bool) -> None:
-    """A decimal of more than 18 digits is compared as bytes: its rows would go to other leaves."""
-    tree = made((Cut(3, None), None, (Cut(3, 500), None, None)), [0, 0, 3])
+    """A decimal of more than 18 digits is compared as bytes, and a date that became a timestamp by
+    its microseconds: rows would go to other leaves."""
+    tree = made((Cut(3, None), None, (Cut(3, 20_500), None, None)), [0, 0, 3])
     action = Cluster(ordering=by_tree(tree), inputs=("a",))
     metadata = TableMetadata(columns=frozenset({3}), tops={"price": (3, kind)})
     found = action.judge(Facts(live=("a",), metadata=metadata))
     assert found.validity is (Validity.PENDING if stands else Validity.LOST)
     assert ("another type" in found.why) != stands
+
+
+@pytest.mark.parametrize("values", [(0,), (0, 1_767_225_600_000_000), (1_767_225_600_000_000,)])
+def test_a_tree_that_cuts_timestamps_stands(values: tuple[int, ...]) -> None:
+    """Also at the first moment of 1970, which is the same number as a date."""
+    node: object = None
+    for value in values:
+        node = (Cut(3, value), None, node)
+    tree = made(node, [0] * (len(values) + 1))
+    metadata = TableMetadata(columns=frozenset({3}), tops={"at": (3, "timestamp")})
+    found = Cluster(ordering=by_tree(tree), inputs=("a",)).judge(
+        Facts(live=("a",), metadata=metadata)
+    )
+    assert found.validity is Validity.PENDING

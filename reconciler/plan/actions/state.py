@@ -6,13 +6,16 @@ side takes the facts from an observation, the executor from what the JVM reads o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.table.cut_tree import Tree
+from reconciler.table.cut_tree import Cut, Tree
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.values import Kind, kind_of
+
+MOST_DAYS = 2_932_896
+"""Days from 1970 to the end of the year 9999."""
 
 
 class Validity(StrEnum):
@@ -73,15 +76,30 @@ def with_columns(state: ActionState, facts: Facts, needed: Iterable[int]) -> Act
 
 def with_cuts(state: ActionState, facts: Facts, trees: Iterable[Tree]) -> ActionState:
     """Return the state; lost where a column that a tree cuts has values of another domain now, as a
-    decimal of more than 18 digits has: rows would go to other leaves than the plan says."""
+    decimal of more than 18 digits has, or a date that became a timestamp: rows would go to other
+    leaves than the plan says."""
     if state.validity is Validity.DONE:
         return state
     types = dict(facts.metadata.tops.values())
-    for cut in (cut for tree in trees for cut in tree.cuts):
-        kind = kind_of(types.get(cut.field_id, ""))
-        if kind is not None and (kind is Kind.BYTES) != isinstance(cut.value, bytes):
-            if cut.value is None or cut.place[0] > 0:  # NULL and NaN are of every domain
-                continue
-            why = f"the column with field id {cut.field_id} has another type than the tree's cuts"
-            return ActionState(Validity.LOST, why=why)
+    for tree in trees:
+        for field_id, cuts in tree.of_column.items():
+            if _of_another_domain(types.get(field_id, ""), cuts):
+                why = f"the column with field id {field_id} has another type than the tree's cuts"
+                return ActionState(Validity.LOST, why=why)
     return state
+
+
+def _of_another_domain(kind: str, cuts: Sequence[Cut]) -> bool:
+    """Return whether cuts of one column are no values of a column of this type.
+
+    A cut has no type. Days are whole numbers as microseconds are: cuts that all are within 3 s of
+    1970 (within years 1 to 9999 as days), and not only at its first moment, are days.
+    """
+    values = [cut.value for cut in cuts if not cut.place[0]]  # NULL and NaN are of every domain
+    domain = kind_of(kind)
+    if domain is None or not values:
+        return False
+    if any((domain is Kind.BYTES) != isinstance(value, bytes) for value in values):
+        return True
+    days = [value for value in values if isinstance(value, int) and abs(value) <= MOST_DAYS]
+    return kind.startswith("timestamp") and len(days) == len(values) and any(days)
