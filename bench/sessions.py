@@ -18,7 +18,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from reconciler.plan.ordering import Ordering, best_of
 from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, workload_of_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
-from reconciler.queries.pruning import prune
+from reconciler.queries.pruning import may_match, prune
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.queries.shape import Workload
 from reconciler.replay.policies.ours import ours
@@ -44,6 +44,8 @@ FILES, ROWS_PER_FILE = 128, 1_000
 RECORDED_DAYS, LATER_DAYS = 14, 7
 SESSIONS_A_DAY = 12
 MOST_CONDITIONS = 4
+PARTS = 4, 8
+"""Row groups of a file in which the table is also written."""
 
 Random = np.random.Generator
 
@@ -129,6 +131,16 @@ def rows_read(table: SimulatedTable, work: Workload) -> float:
     )
 
 
+def rows_in_groups(table: SimulatedTable, work: Workload) -> float:
+    """Return the same of row groups."""
+    groups = table.row_groups()
+    return sum(
+        float(demand.weight @ (alive @ groups.records))
+        for demand in demands(work, table.schema, HORIZON_MS)
+        for alive in [may_match(demand.predicate, demand.literals, groups.columns, groups.records)]
+    )
+
+
 def every_ordering() -> Iterator[Ordering]:
     for size in range(1, len(NAMES) + 1):
         for columns in itertools.combinations(range(1, len(NAMES) + 1), size):
@@ -169,10 +181,16 @@ def measured(seed: int) -> list[str]:
     best, recalled = (min(found, key=found.__getitem__) for found in (tried, known))
     read = rows_read(chosen, later) / rows_read(table, later)
     again = rows_read(chosen, recorded) / rows_read(table, recorded)
+    within = []
+    for parts in PARTS:
+        smaller = replace(settings, row_group_bytes=settings.row_group_bytes // parts)
+        parted, *_ = carry_out(table, ours(table, recorded, smaller), smaller, [])
+        shares = [rows_read(parted, later), rows_in_groups(parted, later)]
+        within += [f"{share / rows_read(table, later):.3f}" for share in shares]
     return [
         str(seed), f"{len(asked)}", " + ".join(_key(action) for action in actions) or "nothing",
         f"{read:.3f}", best, f"{tried[best]:.3f}", f"{read / tried[best]:.2f}",
-        f"{again / known[recalled]:.2f}", f"{tried[recalled] / tried[best]:.2f}",
+        f"{again / known[recalled]:.2f}", f"{tried[recalled] / tried[best]:.2f}", *within,
     ]  # fmt: skip
 
 
@@ -187,7 +205,9 @@ def main(arguments: Sequence[str]) -> int:
     seeds = [int(seed) for seed in parser.parse_args(arguments).seeds.split(",")]
     head = ["seed", "recorded queries", "chosen", "rows read / before", "best in hindsight",
             "rows read / before", "chosen / best", "of the recorded queries",
-            "best of the recorded queries / best"]  # fmt: skip
+            "best of the recorded queries / best",
+            *(f"in {parts} row groups a file, {of}" for parts in PARTS
+              for of in ("by files", "by row groups"))]  # fmt: skip
     rows = [head]
     for seed in seeds:
         rows.append(measured(seed))
@@ -195,9 +215,11 @@ def main(arguments: Sequence[str]) -> int:
     notes = (
         "Synthetic sessions: no recorded ones are stored here. 128,000 rows of six columns in 128 "
         "files, about 12 sessions a day; what is read is counted over 7 days of sessions that no "
-        "decision saw. Best in hindsight: the least of all 63 keys by those later sessions. Last "
-        "two columns: chosen / best of the 63 by the recorded queries, which is all that a "
-        "decision can know, and what that key reads of the later ones / best in hindsight."
+        "decision saw. Best in hindsight: the least of all 63 keys by those later sessions. Of "
+        "the recorded queries: chosen / best of the 63 by these, which is all that a "
+        "decision can know, and what that key reads of the later ones / best in hindsight. Last "
+        "columns: what is chosen where row groups are a quarter or an eighth of a file, of the "
+        "rows read before."
     )
     print(write_section("Sessions of people", f"python -m bench.sessions --seeds "
                         f"{','.join(map(str, seeds))}", rows, notes))  # fmt: skip

@@ -23,6 +23,7 @@ Int64 = npt.NDArray[np.int64]
 
 IDENTITY, VOID = "identity", "void"
 EPOCH = dt.date(1970, 1, 1)
+HOUR_NS = 3_600 * 10**9
 
 
 class Partitions:
@@ -91,9 +92,23 @@ def transformed(transform: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     if name == VOID:
         return pa.chunked_array([pa.nulls(len(values), pa.int32())])
     kernel = getattr(kernels, name)
+    if name == "hour" and _in_nanoseconds(values.type):
+        kernel = _hours  # the library has none of nanoseconds
     more = (int(argument.rstrip("]")),) if argument else ()
     found = [_applied(lambda one: kernel(one, *more), chunk) for chunk in values.chunks]
     return pa.chunked_array(found) if found else pa.chunked_array([pa.nulls(0, pa.int32())])
+
+
+def _in_nanoseconds(kind: pa.DataType) -> bool:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_timestamp(plain) and plain.unit == "ns")
+
+
+def _hours(values: pa.Array) -> pa.Array:
+    """Return the hours since 1970 of times in nanoseconds, rounded down."""
+    times = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    null = values.is_null().to_numpy(zero_copy_only=False)
+    return pa.array((times // HOUR_NS).astype(np.int32), mask=null)
 
 
 def _applied(kernel: Callable[[pa.Array], pa.Array], values: pa.Array) -> pa.Array:

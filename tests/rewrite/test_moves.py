@@ -149,7 +149,6 @@ def test_a_partition_gets_the_files_that_its_rows_need(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("transform", "kind", "value"), [
     ("identity", "timestamp", 253_402_300_800_000_000), ("day", "timestamp", -(1 << 62)),
     ("hour", "timestamp", 1 << 62), ("year", "date", 2**31 - 1), ("identity", "date", 2**31 - 1),
-    ("hour", "timestamp_ns", 0),
 ])  # fmt: skip
 def test_dates_that_the_libraries_do_not_have_are_left_to_spark(
     transform: str, kind: str, value: int
@@ -161,3 +160,16 @@ def test_dates_that_the_libraries_do_not_have_are_left_to_spark(
     with pytest.raises(Unfit):
         found = Partitions([Field(1, "v", transform, kind)], [values])
         [(found.entry(n), found.directory(n)) for n in range(2)]
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ns", "timestamptz_ns"])
+def test_hours_of_nanoseconds_are_rounded_down(kind: str) -> None:
+    """Before 1970 too; the library itself has no hours of nanoseconds."""
+    hour = 3_600 * 10**9
+    times = [0, -1, None, 5 * hour + 1, 5 * hour - 1, -hour, 2**63 - 1, 1 - 2**63]
+    stored = arrow.type_of(Column(1, "v", kind))
+    values = pa.chunked_array([pa.array(times, pa.int64()).cast(stored)])
+    expected = [None if one is None else one // hour for one in times]
+    for column in (values, values.dictionary_encode()):
+        found = Partitions([Field(1, "v", "hour", kind)], [column])
+        assert [found.entry(n)[0] for n in found.of_row.tolist()] == expected
