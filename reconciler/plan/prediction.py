@@ -219,6 +219,8 @@ class Total:
     """Wall-clock time in milliseconds."""
     saving: int = 0
     """Bytes of reading saved over the horizon."""
+    saving_low: int = 0
+    """Sum of the 10th percentiles of `saving`."""
     saving_opening: int = 0
     """The part of `saving` that comes from opening fewer files."""
     saving_denser: int = 0

@@ -18,6 +18,7 @@ import numpy as np
 
 from reconciler.api.prices import Prices
 from reconciler.format import count, cpu, duration, iec, percent, plural, utc
+from reconciler.plan import reasons
 from reconciler.plan.money import beside, cost_text, read_money, rewriting
 from reconciler.plan.rejected import Line
 from reconciler.render import plots
@@ -356,17 +357,17 @@ def _cut(data: CutCurve, prices: Prices | None, rho: float) -> Section:
     )
     rows = [
         [
-            item.label, count(item.files), _read(prices, max(0.0, item.saving)),
+            item.label, count(item.files), _read(prices, max(0.0, item.saving_low)),
             _rewritten(prices, item.cost, rho),
-            f"{item.saving / item.cost:.1f}x" if item.cost > 0 else "-",
+            str(reasons.times_cost(item.saving_low, item.cost)),
             "chosen" if item.chosen else "not done",
         ]
         for item in ordered
     ]  # fmt: skip
-    heads = ("Candidate", "Files", "Would save by what-if", "Costs", "Saving / cost", "")
+    heads = ("Candidate", "Files", "Saves (10th percentile)", "Costs", "", "")
     question = (
         "Why these files, no more? The curve is an ideal layout's net saving over the payback "
-        "horizon; the table has what the what-if left of it."
+        "horizon; the table has the 10th percentile of what each candidate saves, which decides."
     )
     return finding, question, plots.cut_curve(data), table(heads, rows, (0, 5))
 

@@ -402,7 +402,7 @@ def _name_leaf(ax: Any, data: LeafMap, leaf: int) -> None:
 
 
 def by_saving_per_cost(data: Sequence[JudgedRewrite]) -> list[JudgedRewrite]:
-    return sorted(data, key=lambda item: (-item.saving / max(item.cost, 1.0), item.label))
+    return sorted(data, key=lambda item: (-item.saving_low / max(item.cost, 1.0), item.label))
 
 
 def _signed_bytes(value: float, _position: int) -> str:

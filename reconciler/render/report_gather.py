@@ -419,7 +419,7 @@ def _leaves(sources: Sources, missing: dict[str, str]) -> LeafMap | None:
 
 def _candidates(sources: Sources) -> tuple[JudgedRewrite, ...]:
     chosen = [
-        JudgedRewrite(label_of(item), sums.files_in, sums.saving, sums.cost, True)
+        JudgedRewrite(label_of(item), sums.files_in, sums.saving_low, sums.cost, True)
         for item in sources.plan["actions"]
         if (sums := total(predictions_of([item]))).cost > 0
     ]
@@ -433,14 +433,14 @@ def _not_done(sources: Sources) -> list[JudgedRewrite]:
     places = partitions_of(sources.observation.files, [item.inputs for item in rejected])
     alike: dict[tuple[str, ...], list[tuple[Rejected, str]]] = {}
     for number, (item, place) in enumerate(zip(rejected, places, strict=True)):
-        if item.files and item.cost > 0 and np.isfinite(item.saving):
+        if item.files and item.cost > 0 and np.isfinite(item.saving_low):
             by_itself = "" if place else str(number)
             alike.setdefault((str(item.what), item.reason, by_itself), []).append((item, place))
     return [
         JudgedRewrite(
             in_partitions(title, {place for _, place in found if place}),
             sum(item.files for item, _ in found),
-            sum(item.saving for item, _ in found),
+            sum(item.saving_low for item, _ in found),
             sum(item.cost for item, _ in found),
             False,
         )

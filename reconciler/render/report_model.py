@@ -155,8 +155,8 @@ class JudgedRewrite:
     """The candidate in words."""
     files: int
     """Number of its input files."""
-    saving: float
-    """Bytes of reading saved over the payback horizon."""
+    saving_low: float
+    """10th percentile of the bytes of reading saved over the payback horizon, which decides."""
     cost: float
     """Its cost in bytes of reading."""
     chosen: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,13 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.advisor.advice import Debt
+from reconciler.advisor.advice import Debt, Rejected
 from reconciler.api.prices import Prices
 from reconciler.errors import UserError
+from reconciler.plan import reasons
 from reconciler.plan.rejected import Line
+from reconciler.plan.sentence import sentence
 from reconciler.render import plots
 from reconciler.render.html import mean_depth, render_html
 from reconciler.render.report_credit import credit_facts
+from reconciler.render.report_gather import _not_done
 from reconciler.render.report_model import (
     CutCurve,
     FileSizes,
@@ -111,6 +115,26 @@ def test_titles_are_the_findings(said: Said) -> None:
         ("5.0",), ("10", "1", "1"), ("2", "9", "2"), ("1",),
     ]  # fmt: skip
     said("\n".join(titles))
+
+
+def test_the_table_of_cuts_says_what_the_plan_says_of_a_refused_rewrite() -> None:
+    """The plan judges by the 10th percentile: 0.44x there must not be the expected 0.65x here."""
+    low, expected, cost = 0.44e9, 0.65e9, 1e9
+    why = reasons.short_of(low, cost, 1.0)
+    item = Rejected(
+        sentence("merge 4 files"), reasons.BELOW_COST, why, files=4, saving=expected,
+        saving_low=low, cost=cost,
+    )  # fmt: skip
+    files = SimpleNamespace(row_of={}, partition=np.zeros(0, dtype=np.int64))
+    sources = SimpleNamespace(
+        advice=SimpleNamespace(rejected=(item,)), observation=SimpleNamespace(files=files)
+    )
+    judged = tuple(_not_done(sources))  # type: ignore[arg-type]
+    page = render_html(everything(cut=CutCurve(np.array([1.0]), 1, 4, judged)))
+    (row,) = re.findall(r"<tr><td class=text>merge 4 files</td>(.*?)</tr>", page)
+    assert re.findall(r"<td[^>]*>(.*?)</td>", row)[1:] == [
+        "419.6 MiB", "953.7 MiB", str(why), "not done",
+    ]  # fmt: skip
 
 
 def test_the_same_data_gives_the_same_page() -> None:
