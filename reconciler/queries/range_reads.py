@@ -25,6 +25,10 @@ from reconciler.table.values import Kind
 BELOW, ABOVE = ("<", "<="), (">", ">=")
 """Operations that a file can only fail by its lower bound, and by its upper bound."""
 
+NARROW = 2.0**-24
+"""A file of less than this share of the range of all files is read by cells: shares are differences
+of sums, which digits of 53 bits do not hold for it."""
+
 
 class _Range(NamedTuple):
     """The conditions of a shape that asks for a range of one column."""
@@ -99,7 +103,8 @@ class Covered:
     stops: _Ends | None
     """The values after those where ranges end."""
     even: Bool
-    """bool[files], whether bounds are known and there is no NULL: shares of others are no sums."""
+    """bool[files], whether bounds are known, not too close, and there is no NULL: shares of others
+    are no sums."""
 
     def of_files(self, own: Float64) -> Float64:
         """Return the sum of a value per file, times the share that a query covers,
@@ -146,6 +151,7 @@ class _Ends:
 
     @classmethod
     def of(cls, points: Float64, low: Float64, end: Float64) -> _Ends:
+        points = np.clip(points, 0.0, end.max(initial=1.0))  # sums keep no digits for ends far away
         order = np.argsort(points, kind="stable")
         ordered = points[order]
         rank, first, last = (np.searchsorted(ordered, one) for one in (points, low, end))
@@ -248,6 +254,8 @@ def _covered(asked: _Range, literals: Sequence[SlotLiterals], valued: Bool) -> C
         origin = float(column.lower[even].min())
     low = np.where(even, column.lower.astype(np.float64) - origin, 0.0)
     end = np.where(even, column.upper.astype(np.float64) - origin, 0.0) + 1.0
+    even &= (end - low) >= NARROW * end.max(initial=1.0)
+    low, end = np.where(even, low, 0.0), np.where(even, end, 1.0)
     begins = stops = None
     if asked.above is not None:
         values = np.asarray(literals[asked.above.slot]).astype(np.float64)

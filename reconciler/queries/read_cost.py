@@ -56,7 +56,7 @@ def read_shape(view: TableView, demand: Shape) -> ShapeReading:
         reads = range_reads(demand, view.files)
         if reads is not None and reads.covered is not None:
             return _read_by_range(view, demand, reads, reads.covered)
-    return _read_by_cell(view, demand)
+    return _read_by_cell(view, demand, projected_bytes(view.files, demand.projection))
 
 
 def _read_by_range(
@@ -85,7 +85,9 @@ def _read_by_range(
         saving=np.maximum(saving, 0.0),
         read=read * whole,
     )
-    return found if not len(rest) else _with(found, rest, _read_by_cell(view.take(rest), demand))
+    if not len(rest):
+        return found
+    return _with(found, rest, _read_by_cell(view.take(rest), demand, size[rest]))
 
 
 def _with(found: ShapeReading, rows: Int64, other: ShapeReading) -> ShapeReading:
@@ -97,9 +99,10 @@ def _with(found: ShapeReading, rows: Int64, other: ShapeReading) -> ShapeReading
     )  # fmt: skip
 
 
-def _read_by_cell(view: TableView, demand: Shape) -> ShapeReading:
+def _read_by_cell(view: TableView, demand: Shape, size: Float64) -> ShapeReading:
+    """Return the same by a cell per query and file. size: projected bytes of each file, float64
+    [files]: those that no metrics tell are estimated from all files, not from these alone."""
     files, queries = len(view.files), len(demand)
-    size = projected_bytes(view.files, demand.projection)
     overhead = _overhead(view)
     deletes = view.files.delete_files.astype(np.float32)
     width, extra = size.astype(np.float32), overhead.astype(np.float32)

@@ -14,7 +14,8 @@ from reconciler.queries import read_cost, read_sums
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
 from reconciler.queries.pruning import prune
 from reconciler.queries.shape import Shape
-from reconciler.queries.table_view import table_view
+from reconciler.queries.table_view import TableView, table_view
+from reconciler.table.filetable import UNKNOWN
 from reconciler.table.schema import PartitionSpec
 from tests.advisor.worlds import DATE, KEY, PART, VALUE, arrived
 from tests.examples import examples
@@ -98,6 +99,32 @@ def test_readings_of_ranges_are_those_of_a_cell_per_query_and_file(
     literals = [low, low + random.integers(2, 400, 30)][: len(ops)]
     shape = shape_of(leaves[0] if len(ops) == 1 else And(leaves), literals, 30)
     shape = replace(shape, executions=random.random(30), column_sets=(((column, VALUE), 1.0),))
+    _readings_agree(view, shape, monkeypatch)
+
+
+@pytest.mark.parametrize("apart", [86_400 * 10**9, 1 << 45, 40])
+def test_files_of_one_value_far_apart_are_covered_as_by_cells(apart: int, monkeypatch: Any) -> None:
+    """Whole days in nanoseconds, and hashed keys, have more digits than sums of shares keep. Sizes
+    that no metrics tell come from all files, and an open end is no distance."""
+    files = arrived(np.random.default_rng(0), rows=2_000, rows_per_file=10).file_table()
+    number = np.arange(len(files))
+    low, alone = apart * number, number % 3 == 0
+    bounds = replace(files.columns[KEY], lower=low, upper=low + np.where(alone, 0, apart // 4))
+    told = np.where(alone, UNKNOWN, files.column_sizes[VALUE] // (1 + number % 2))
+    files = replace(
+        files,
+        columns={**files.columns, KEY: bounds},
+        column_sizes={**files.column_sizes, VALUE: told},
+    )
+    leaves = And((Comparison(Ref(KEY), ">=", 0), Comparison(Ref(KEY), "<", 1)))
+    begins = np.random.default_rng(1).choice(low, 40)
+    ends = np.where(np.arange(40) % 4 == 0, np.iinfo(np.int64).max, begins + 3 * apart)
+    shape = shape_of(leaves, [begins, ends], 40)
+    shape = replace(shape, column_sets=(((KEY, VALUE), 1.0),))
+    _readings_agree(table_view(files, None, None, 1 << 20), shape, monkeypatch)
+
+
+def _readings_agree(view: TableView, shape: Shape, monkeypatch: Any) -> None:
     found = {}
     for cells in (0, 1 << 60):
         monkeypatch.setattr(read_cost, "MANY_CELLS", cells)
