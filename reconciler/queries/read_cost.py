@@ -28,6 +28,9 @@ from reconciler.table.filetable import FileTable, Float64, Int64
 MANY_CELLS = 1 << 20
 """Queries x files from which on ranges are added up by their ends: for fewer, cells are as fast."""
 
+ROUNDED = 2.0**-23
+"""Share of all executions below which a difference of their sums is rounding, as in float32."""
+
 
 @dataclass(frozen=True)
 class ShapeReading:
@@ -75,14 +78,16 @@ def _read_by_range(
     whole = np.where(even, size + overhead, 0.0)
     opens = np.where(even, view.open_bytes * (1.0 + files.delete_files) + groups, 0.0)
     read = reads.of_queries(demand.executions)
-    saving = np.where(even, (read - covered.of_queries(demand.executions)) * size, 0.0)
+    skipped = read - covered.of_queries(demand.executions)
+    least = ROUNDED * float(demand.executions.sum())
+    read, skipped = (np.where(even & (one > least), one, 0.0) for one in (read, skipped))
     bytes_read = reads.of_files(whole)
     found = ShapeReading(
         bytes=bytes_read,
         files=reads.of_files(even.astype(np.float64)),
         matching=covered.of_files(np.where(even, size, 0.0)),
         cost=bytes_read + reads.of_files(opens),
-        saving=np.maximum(saving, 0.0),
+        saving=skipped * size,
         read=read * whole,
     )
     if not len(rest):

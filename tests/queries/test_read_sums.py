@@ -134,3 +134,14 @@ def _readings_agree(view: TableView, shape: Shape, monkeypatch: Any) -> None:
         np.testing.assert_allclose(
             mine, wanted, rtol=1e-4, atol=1e-4 * wanted.max(), err_msg=field.name
         )
+
+
+def test_files_that_queries_cover_save_nothing_at_all(monkeypatch: Any) -> None:
+    """Differences of sums that are rounding would make them boundary files."""
+    random = np.random.default_rng(0)
+    files = arrived(random, rows=2_000, rows_per_file=10).file_table()
+    predicate = And((Comparison(Ref(KEY), ">=", 0), Comparison(Ref(KEY), "<", 1)))
+    low = random.integers(0, 20, 40) * 100
+    shape = replace(shape_of(predicate, [low, low + 100], 40), executions=random.random(40))
+    monkeypatch.setattr(read_cost, "MANY_CELLS", 0)
+    assert not read_cost.read_shape(table_view(files, None, None, 1 << 20), shape).saving.any()
