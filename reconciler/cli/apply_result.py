@@ -36,6 +36,7 @@ def report_list(
 
 def exit_code(run: ApplyRun, result: StepResult) -> int:
     from reconciler import errors
+    from reconciler.api.conditions import Reason
     from reconciler.loop.step import BLOCKED, CONVERGED, PENDING
 
     last = last_execution(run)
@@ -44,7 +45,8 @@ def exit_code(run: ApplyRun, result: StepResult) -> int:
     if last is not None and last.waiting:
         return errors.EXIT_BLOCKED
     if last is not None and not last.done:
-        left = result.state.state != CONVERGED
+        unreachable = result.state.reason == Reason.OBJECTIVE_UNREACHABLE
+        left = result.state.state != CONVERGED and not unreachable
         if left or _waiting(result.after) > _waiting(result.before):
             return errors.EXIT_UNAVAILABLE
     cut_short = result.state.state == BLOCKED and (

@@ -336,6 +336,25 @@ def test_small_manifests_become_few_with_the_same_entries(
     assert len(table.current_snapshot().manifests(table.io)) <= 3
 
 
+def test_manifests_that_the_plan_itself_replaces_are_not_lost(
+    catalog_config: Any, iceberg_catalog: Any, tmp_path: Path
+) -> None:
+    table = many_manifests(iceberg_catalog, "manifests_packed")
+    rows = multiset(table)
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.engine = EngineType.LOCAL
+    packed = {"layout": {"clustering": {"mode": "None"}, "files": {"minInputFiles": 30}}}
+    asked = {"rewriteManifests": "Auto"}
+    step = step_of(catalog_config, "manifests_packed", LATER, maintenance=asked, **packed)
+    steps: list[Any] = []
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, steps.append)
+    assert done.state.state == CONVERGED, done.state
+    kinds = [one.action.kind for one in steps[0].before.plan.actions]
+    assert len(kinds) > 1 and kinds[-1] == "RewriteManifests"
+    assert all(one.result is None or one.result.done for one in steps)
+    assert multiset(table) == rows
+
+
 def test_manifests_that_would_lose_an_entry_are_not_committed(
     catalog_config: Any, iceberg_catalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,8 @@ committed, and Iceberg compares the number of entries again.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
+from dataclasses import replace
 
 from reconciler.engines.actions.content import ContentExecutor
 from reconciler.engines.commit import batch, metadata_files
@@ -20,14 +21,29 @@ from reconciler.format import count, iec
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import ActionState, Facts
 from reconciler.plan.execution import Event, Outcome
+from reconciler.table import summary_keys
 
 
 class ManifestsExecutor(ContentExecutor[RewriteManifests]):
     def states(self, head: int, done: Collection[str]) -> dict[str, ActionState]:
         self.live = self.run.table.manifest_sizes()
-        return {
-            key: action.judge(Facts(done=key in done, live=self.live)) for key, action in self.items
-        }
+        return {key: self._state(key in done, action) for key, action in self.items}
+
+    def _state(self, done: bool, action: RewriteManifests) -> ActionState:
+        gone = {path for path in action.inputs if path not in self.live}
+        if done or not gone or not self._replaced_by_plan(gone):
+            return action.judge(Facts(done=done, live=self.live))
+        state = action.judge(Facts(done=True, live=self.live))
+        return replace(state, why="commits of the same plan replaced its manifests")
+
+    def _replaced_by_plan(self, paths: Set[str]) -> bool:
+        """Whether the newest commits are the plan's own, and the snapshot before them has the
+        manifests: each commit writes those anew whose files it replaces."""
+        table, plan = self.run.table, self.run.request.plan_id
+        for snapshot in table.ancestors():
+            if snapshot.summary.get(summary_keys.PLAN_ID) != plan:
+                return paths <= table.manifests(snapshot.id).keys()
+        return False
 
     def input_bytes(self, paths: Sequence[str]) -> int:
         return sum(self.live.get(path, 0) for path in paths)
