@@ -249,7 +249,10 @@ def declared(situation: Situation) -> Verdict:
         return Verdict((), ())
     found, rejections = declared_candidates(situation)
     chosen = [Chosen(c, Cluster, "drift", why) for c, why in found]
-    chosen += [Chosen(c, Cluster, "workload", why) for c, why in resized(situation)]
+    taken = situation.spent.taken.copy()
+    taken[[row for item in chosen for row in item.candidate.rows.tolist()]] = True
+    left = situation.after(replace(situation.spent, taken=taken))
+    chosen += [Chosen(c, Cluster, "workload", why) for c, why in resized(left)]
     return Verdict(tuple(chosen), tuple(rejections))
 
 

@@ -8,6 +8,7 @@ apart (`joined`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -53,12 +54,6 @@ def declared_candidates(
     rejections: list[Rejected] = []
     free = allowed(situation)
     title = f"cluster by {settings.ordering.text(situation.table.schema)}"
-    for rows in _unsorted_inside(situation):
-        parts = slices(situation, rows)
-        rejections += oversized(situation, rows, parts, title)
-        for part in parts:
-            why = f"the row groups of {plural(len(part), 'file')} overlap"
-            found.append((declared_what_if(situation, np.sort(part), settings.ordering), why))
     drifted: list[Drift] = []
     for decision in situation.facts.drifts.between:
         rows = decision.files[free[decision.files]]
@@ -69,7 +64,14 @@ def declared_candidates(
         elif len(rows) >= MIN_FILES:  # else it is reported elsewhere why the others stay
             drifted.append(replace(decision, files=rows))
     lead = [column.field_id for column in settings.ordering.key]
-    for decision in joined(situation, drifted):
+    sets = joined(situation, drifted)
+    for rows in _unsorted_inside(situation, [decision.files for decision in sets]):
+        parts = slices(situation, rows)
+        rejections += oversized(situation, rows, parts, title)
+        for part in parts:
+            why = f"the row groups of {plural(len(part), 'file')} overlap"
+            found.append((declared_what_if(situation, np.sort(part), settings.ordering), why))
+    for decision in sets:
         parts = slices(situation, decision.files, lead, MIN_FILES)
         rejections += oversized(situation, decision.files, parts, title)
         for part in parts:
@@ -118,10 +120,12 @@ def footers_to_read(situation: Situation) -> Int64:
     return np.sort(rows[order[:MOST_FOOTERS]])
 
 
-def _unsorted_inside(situation: Situation) -> list[Int64]:
+def _unsorted_inside(situation: Situation, sets: Sequence[Int64]) -> list[Int64]:
     """Return, per partition, the files that no other file overlaps and whose own row groups do not
-    follow the key. Only footers show it."""
+    follow the key. Only footers show it. sets: files that are sorted together, small ones beside
+    overlapping ones among them."""
     rows = _alone(situation, situation.facts.drifts.inside)
+    rows = np.setdiff1d(rows, np.concatenate([rows[:0], *sets]))
     partition = situation.table.partition[rows]
     return [rows[partition == number] for number in np.unique(partition)]
 
