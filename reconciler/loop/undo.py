@@ -41,6 +41,8 @@ from reconciler.plan.totals import Quantity, is_of
 from reconciler.plan.undo import Carried, Way, carried, last_to_undo, undone_by, way_back
 from reconciler.table.damage import damage_of
 from reconciler.table.filetable import FileTable, Int64
+from reconciler.table.joined import row_groups_at
+from reconciler.table.sample import RowGroups
 from reconciler.table.unwritable import unwritable
 from reconciler.table.values import partition_identity
 
@@ -228,22 +230,20 @@ def _orders(plan: Plan) -> Sequence[Ordering]:
 
 
 def _advice(found: Advised, undo: Undo) -> Advice:
-    """Return the advice of the undo alone: queries are measured by the bounds of files, now and
-    afterwards alike."""
+    """Return the advice of the undo alone. Queries are measured by the row groups of live files
+    whose footers are known, and by the bounds of the other files and of those that come back."""
     seen, settings, was = found.observation, found.settings, found.advice
     predicted = [one.predicted for one in undo.actions]
     work, leaving = total(predicted), {p for one in undo.actions for p in one.action.inputs}
     stay = np.array([str(path) not in leaving for path in seen.files.path], dtype=np.bool_)
-    now = _read([seen.files], found)
-    then = None if undo.old is None else _read([seen.files.take(stay), *undo.old], found)
+    now = _read(seen.files, found, found.row_groups)
+    after = _read_after(found, undo.old, np.flatnonzero(stay))
     files = files_after(len(seen.files), predicted)
     storage = seen.files.total_bytes + work.bytes_out
     if undo.old is not None and not work.files_in:
         count = int(stay.sum()) + sum(len(one) for one in undo.old)
         files = Interval.exactly(count)
         storage = sum(one.total_bytes for one in (seen.files.take(stay), *undo.old))
-    unknown = WindowReading(float("nan"), float("nan"))
-    after = then or unknown
     return replace(
         was,
         actions=undo.actions,
@@ -266,14 +266,23 @@ def _advice(found: Advised, undo: Undo) -> Advice:
     )
 
 
-def _read(parts: Iterable[FileTable], found: Advised) -> WindowReading:
-    """Return what the recorded queries read of these files, by their bounds."""
-    settings, workload = found.settings, found.queries.workload
-    read = [
-        window_read(files, workload, None, settings.row_group_bytes, settings.open_bytes)
-        for files in parts
-    ]
-    return WindowReading(sum(one.bytes for one in read), sum(one.cost for one in read))
+def _read_after(found: Advised, old: tuple[FileTable, ...] | None, stay: Int64) -> WindowReading:
+    """Return what is read of the files that stay and of those that come back, NaN if these are not
+    known."""
+    if old is None:
+        return WindowReading(float("nan"), float("nan"))
+    files = found.observation.files
+    groups = row_groups_at(found.row_groups, stay, len(files))
+    parts = [_read(files.take(stay), found, groups), *(_read(one, found) for one in old)]
+    return WindowReading(sum(one.bytes for one in parts), sum(one.cost for one in parts))
+
+
+def _read(files: FileTable, found: Advised, row_groups: RowGroups | None = None) -> WindowReading:
+    """Return what the recorded queries read of these files. row_groups: those that are known."""
+    settings = found.settings
+    return window_read(
+        files, found.queries.workload, row_groups, settings.row_group_bytes, settings.open_bytes
+    )
 
 
 def _evidence(found: Advised, past: Carried, undo: Undo) -> dict[str, Any]:

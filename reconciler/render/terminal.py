@@ -116,6 +116,8 @@ def commands(
     entries: Sequence[str], width: int, *, title: str = "next:", indent: str = "  "
 ) -> list[str]:
     """Return commands to copy, side by side or one per line. One that is too long is not broken."""
+    if not entries:
+        return []
     start = f"{indent}{title} "
     entries = [printable(entry) for entry in entries]
     line = start + "      ".join(entries)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
 from reconciler.errors import StalePlanError, UserError
@@ -85,6 +86,10 @@ def test_a_plan_is_rolled_back_and_not_made_again_until_the_policy_changes(
     assert kinds(made) == {"RollBack"}
     read = total_of(made.plan.evidence, Quantity.READ)
     assert read is not None and read.after == round(before.bytes) != read.now
+    seen = actor.observe(step.target)
+    footers = actor.footers(step.target, seen, np.arange(len(seen.files)))
+    queries = actor.recorded_queries(seen).workload
+    assert read.now == round(window_read(seen.files, queries, footers, 1 << 18).bytes)
     assert total_of(made.plan.evidence, Quantity.FILES).after == len(files)  # type: ignore[union-attr]
     assert plan_from_document(made.plan.document()).id == made.plan.id
     done = carried_out(step, actor, made)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.render import terminal
 from reconciler.render.terminal import Shown, harmless_output, progress
 
 HOSTILE = "a\x1b[2J\x1b]0;own\x07\rb\x9b31m\u202etxt\x7f\x00"
@@ -65,3 +66,7 @@ def test_help_keeps_its_colours_on_a_terminal() -> None:
             printed += piece
     os.close(main)
     assert b"\x1b[" in printed and "\ufffd".encode() not in printed
+
+
+def test_no_next_command_prints_no_line() -> None:
+    assert terminal.commands([], 80) == []
