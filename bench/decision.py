@@ -293,8 +293,10 @@ PARTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["shifts", "betrayal", "ingest"])
-    parser.add_argument("--before", type=Path, default=Path(), help="an older checkout, for speed")
+    parser.add_argument("--before", type=Path, help="an older checkout, for speed")
     given = parser.parse_args()
+    if "speed" in given.parts and given.before is None:
+        parser.error("speed compares with another checkout: give --before DIR")
     for part in given.parts:
         if part == "speed":
             speed(given.before.resolve())

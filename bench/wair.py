@@ -331,6 +331,8 @@ def _of_load(load: Load, name: str, kept: Path | None) -> Replay[SimulatedTable]
             part = kept.with_suffix(".part")
             part.write_bytes(pickle.dumps(running))
             part.replace(kept)
+    if kept is not None:
+        kept.unlink(missing_ok=True)  # else a later log would be given what this code found
     return running.costs()
 
 
