@@ -35,6 +35,7 @@ from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
 from reconciler.table.left_to_spark import OTHER_FORMAT
 from reconciler.table.metrics_modes import unbounded_columns
+from reconciler.table.paths import ambiguous
 from reconciler.table.refusals import REMEDIES, by_kind
 from reconciler.table.row_group_bytes import text_row_bytes
 from reconciler.table.times import YEAR_MS
@@ -250,6 +251,7 @@ def _unsupported(table: FileTable) -> list[UnfitFiles]:
         "encrypted": table.encrypted,
         "of a partition spec whose column was dropped": np.isin(table.spec_id, gone),
         "of a table that has one file in two manifest entries": repeated,
+        "with a line end or tab in the path, which some readers drop": ambiguous(table.path),
     }
     found = []
     for why, mask in masks.items():

@@ -21,20 +21,20 @@ def operations_of(ancestry: Sequence[SnapshotInfo]) -> Operations:
     Our own commits and rewrites of the same rows (`replace`) are none.
     """
     found = tuple(one for snapshot in ancestry if (one := _operation(snapshot)) is not None)
-    return Operations(found, _span(ancestry))
+    if not ancestry:
+        return Operations(found)
+    covered = max(0, ancestry[0].timestamp_ms - ancestry[-1].timestamp_ms)
+    span = _span(covered, ancestry[-1].sequence_number <= 1)
+    return Operations(found, span, covered if covered < span else None)
 
 
-def _span(ancestry: Sequence[SnapshotInfo]) -> int:
+def _span(covered: int, complete: bool) -> int:
     """Return the time that the history covers, at least a day where it begins with the table.
 
     A young table has no known rate for less than a day; an old one may keep only an hour of
     snapshots, and its rate is that of the hour.
     """
-    if not ancestry:
-        return DAY_MS
-    covered = ancestry[0].timestamp_ms - ancestry[-1].timestamp_ms
-    complete = ancestry[-1].sequence_number <= 1
-    return max(covered, DAY_MS) if complete or covered <= 0 else covered
+    return max(covered, DAY_MS) if complete or not covered else covered
 
 
 def _operation(snapshot: SnapshotInfo) -> RowOperation | None:

@@ -414,7 +414,7 @@ def _text(
         following=next_commands(proposal, saved, shown.options),
     )
     if saved is not None:
-        text += f"\n  Saved and frozen in {saved}; it carries its policy."
+        text += f"\n  Written to {saved}, with the policy under which it was made."
     elif proposal.frozen and proposal.plan.id not in uris:
         since = f"{proposal.plan.created:%Y-%m-%dT%H:%M:%SZ}"
         text += f"\n  This plan has been frozen since {since}; --refresh makes a new one."

@@ -257,7 +257,7 @@ def _mix_text(outlook: Outlook) -> str:
         since = utc(outlook.since_ms)[:10]
         return f"the last queries of the log, those since {since}, are expected once more"
     if not outlook.changes:
-        return "as in the last days; the log shows no change in the mix of queries"
+        return "queries go on as often as in the last days; the log shows no change in the mix"
     days = round((outlook.until_ms - outlook.since_ms) / DAY_MS)
     ago = f"{days} days before its end" if days > 1 else "a day before its end"
     ago = ago if days else "on its last day"

@@ -438,7 +438,7 @@ def trust(entries: Sequence[LedgerEntry], checks: Sequence[ReadCheck]) -> str:
     """Return one line on the accuracy of past predictions, "" if nothing was carried out yet."""
     done = [entry for entry in entries if entry.committed and work_of(entry)]
     if not done:
-        return "no action was carried out here yet; intervals are uncalibrated"
+        return "no past rewrite here to check against; the intervals have a preset width"
     read, cpu = read_calibration(checks), cpu_calibration(done)
     errors = [
         f"{what} {(found.median - 1) * 100:+.0f} %"
@@ -447,4 +447,4 @@ def trust(entries: Sequence[LedgerEntry], checks: Sequence[ReadCheck]) -> str:
     ]
     text = f"after {plural(len(done), 'action')} here"
     text += f", actual against predicted: {', '.join(errors)} (median)" if errors else ""
-    return text + ("" if read.label == "calibrated" else "; uncalibrated below 5 outcomes")
+    return text + ("" if read.label == "calibrated" else "; preset intervals below 5 outcomes")

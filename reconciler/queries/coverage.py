@@ -18,9 +18,9 @@ from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.filetable import FileTable
 
-RECORDED = "recorded bytes"
-MODELLED = "modelled bytes (the log records none)"
-MIXED = "recorded and modelled bytes"
+RECORDED = "the bytes read (as the log recorded them)"
+MODELLED = "the bytes read (modelled: the log has no measured bytes)"
+MIXED = "the bytes read (recorded by the log, modelled where it has none)"
 WEIGHTS = "query weight (bytes are unknown)"
 
 SAMPLED_QUERIES = 64

@@ -161,7 +161,7 @@ def _cost_row(read: WindowRead) -> list[list[str]]:
     if read.cost_actual is None:
         return []
     predicted = iec(read.cost_predicted) if read.complete else "-"
-    was = f"was {iec(read.cost_before)}; opening a file = {iec(read.open_bytes)}"
+    was = f"was {iec(read.cost_before)}; opening a file counts as reading {iec(read.open_bytes)}"
     return [["with files opened", predicted, iec(read.cost_actual), was]]
 
 

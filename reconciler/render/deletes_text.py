@@ -10,7 +10,7 @@ from typing import Any
 
 from reconciler.advisor.deletes.mode import CostInputs, mode_choices
 from reconciler.advisor.deletes.mode_document import modes_document
-from reconciler.format import count, iec, percent, plural
+from reconciler.format import count, duration, iec, percent, plural
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION
 from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
 from reconciler.render.modes_text import modes_section
@@ -19,7 +19,6 @@ from reconciler.table.damage import damage_of
 from reconciler.table.deletes import DeleteTable, Scope, live_rows
 from reconciler.table.observation import Observation
 from reconciler.table.operations import Encoding, Kind, KindSummary, Operations
-from reconciler.table.times import DAY_MS
 
 WHOLE = (
     "Each imported query counts as a reading of the whole table here; plan counts what it reads."
@@ -137,11 +136,13 @@ def _operation_row(one: KindSummary, stored: int) -> list[str]:
 
 
 def _span(operations: Operations, queries_per_day: float | None) -> str:
-    days = operations.span_ms / DAY_MS
-    over = f"{days:,.1f} days" if days >= 1 else f"{days * 24:,.1f} hours"
+    covered = operations.covered_ms
+    over = duration((operations.span_ms if covered is None else covered) / 1000)
     text = f"medians per operation over {plural(len(operations.every), 'operation')} in {over}"
+    if covered is not None:
+        text += "; less than a day shows no rate, so PER DAY counts them as those of one day"
     if queries_per_day is None:
-        return f"{text}; reads between them unknown: no queries imported."
+        return f"{text}; import queries to know how often it is read between two of them."
     between = queries_per_day / operations.per_day
     return f"{text}; {between:,.1f} reads between two of them."
 

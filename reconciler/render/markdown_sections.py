@@ -180,7 +180,7 @@ def _cost(document: Document) -> str:
     share = f" ({percent(rewritten / total, 1)} of the table)" if total else ""
     text = (
         f"**Cost** {iec(rewritten)} rewritten{share}, {cpu(cost['cpuMillis'] / 1000)}. "
-        f"1 byte rewritten = {cost['rhoMilli'] / 1000:.1f} read ({cost['rhoLabel']}); "
+        f"Rewriting 1 byte counts as reading {cost['rhoMilli'] / 1000:.1f} ({cost['rhoLabel']}); "
         f"{opening_price(cost)}"
     )
     after = payback(cost)

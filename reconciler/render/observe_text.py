@@ -293,7 +293,9 @@ def _workload(seen: Observation, workload: WorkloadSummary, width: int) -> list[
         return ["Nothing to assess yet: the table has no data files."]
     if not workload.queries:
         lines = wrapped(
-            "Unknown which columns matter: no queries were imported for this table.", width
+            "No queries were imported for this table; with them, the columns that they filter on "
+            "are listed here.",
+            width,
         )
         return [*lines, *commands(["layoutctl workload import --dialect trino FILE", plan], width)]
     used = ", ".join(f"{name} {percent(share)}" for name, share in workload.columns[:6])
@@ -306,7 +308,7 @@ def _workload(seen: Observation, workload: WorkloadSummary, width: int) -> list[
 
 def _source(seen: Observation) -> str:
     if not seen.manifests:
-        return f"exact, from the table's metadata, {_seconds(seen.seconds)}"
+        return f"exact: from the table's metadata in {_seconds(seen.seconds)}"
     read = (
         f"{iec(seen.bytes_read)} read"
         if seen.manifests_read == seen.manifests
@@ -315,8 +317,8 @@ def _source(seen: Observation) -> str:
         else "all cached"
     )
     return (
-        f"exact, from {plural(seen.manifests, 'manifest')} ({read}, no data file), "
-        f"{_seconds(seen.seconds)}"
+        f"exact: from {plural(seen.manifests, 'manifest')} ({read}) in {_seconds(seen.seconds)}; "
+        "no data file was opened"
     )
 
 
@@ -373,7 +375,7 @@ def render_tables(
             ]
         )
     lines = align(rows, "lrrrrrl", gap="  ")
-    meaning = "to pack = files that merging small ones would save"
+    meaning = "to pack = how many files merging small ones would remove"
     if max(map(len, lines)) <= width:
         meaning += "; best clustered = column and its mean depth"
     else:

@@ -140,7 +140,7 @@ def _title(item: Mapping[str, Any], predicted: Prediction) -> str:
     parts = total([predicted]).saved_by
     if parts is None or not item.get("key") or parts[0][1] == SKIPPING:
         return label_of(item)
-    return f"{label_of(item)} (pays by {parts[0][1]})"
+    return f"{label_of(item)} (saves most by {parts[0][1]})"
 
 
 def _done(items: Sequence[Mapping[str, Any]], left: int, verbose: bool, width: int) -> list[str]:
@@ -321,7 +321,7 @@ def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:
         f"about {duration(cost['millis'] / 1000)} on {plural(cost['cores'], 'core')}"
     )
     payback = cost.get("paybackMillis")
-    ratio = f"1 byte rewritten = {cost['rhoMilli'] / 1000:.1f} read ({cost['rhoLabel']})"
+    ratio = f"rewriting 1 byte counts as reading {cost['rhoMilli'] / 1000:.1f} ({cost['rhoLabel']})"
     if payback is None:
         return [spent, f"{ratio}; no payback claimed"]
     when = f"pays back in about {duration(payback / 1000)} ({opening_price(cost)})"
@@ -329,12 +329,12 @@ def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:
 
 
 def opening_price(cost: Mapping[str, Any]) -> str:
-    """`opening a file = 4.0 MiB, measured on 24 files, 2026-11-20`; the preset in plans of older
-    versions."""
+    """`opening a file counts as reading 4.0 MiB: measured on 24 files, 2026-11-20`; the preset in
+    plans of older versions."""
     count, price = cost.get("openings", 0), cost.get("openBytes", OPEN_BYTES)
     day = utc(cost.get("openedMs", 0))[:10]
     source = f"measured on {plural(count, 'file')}, {day}" if count else "preset"
-    return f"opening a file = {iec(price)}, {source}"
+    return f"opening a file counts as reading {iec(price)}: {source}"
 
 
 def _rejected(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[str]:

@@ -29,7 +29,7 @@ def _facts(body: Document) -> list[tuple[str, str]]:
         ("Queries", f"{count(work['queries'])} in {work['days']:g} days to {work['until'][:10]}"),
         ("Sample", f"{count(sample['rows'])} rows, {iec(sample['bytesRead'])} read now, "
                    f"{sample['rowsPerSmallestRowGroup']:.0f} rows per smallest row group"),
-        ("Costs", f"{costs['costs']}; 1 byte rewritten = {costs['rho']:g} read; over "
+        ("Costs", f"{costs['costs']}; rewriting 1 byte counts as reading {costs['rho']:g}; over "
                   f"{duration(costs['horizonSeconds'])}"),
         ("Method", f"{body['method']}: {simulated(body)}"),
     ]  # fmt: skip

@@ -88,7 +88,7 @@ def _evidence(body: Document) -> list[str]:
     return [
         f"{count(work['queries'])} queries of {work['days']:g} days; {count(sample['rows'])} "
         f"sampled rows ({sample['rowsPerSmallestRowGroup']:.0f} per smallest row group); costs "
-        f"`{costs['costs']}`, 1 byte rewritten = {costs['rho']:g} read, over "
+        f"`{costs['costs']}`, rewriting 1 byte counts as reading {costs['rho']:g}, over "
         f"{duration(costs['horizonSeconds'])}. Predicted from the sample; `layoutctl plan` shows "
         "the work."
     ]

@@ -41,7 +41,7 @@ def render_import(body: dict[str, Any], width: int) -> str:
             (reason, count(number), body["examples"].get(reason, ""))
             for reason, number in body["fullScans"].items()
         ]
-        head = ("COUNTED AS FULL SCANS", "", "")
+        head = ("COUNTED AS READING THE WHOLE TABLE", "", "")
         lines += ["", *tabulate([head, *scans], "lrl", width)]
     if body["unknownColumns"]:
         named = [

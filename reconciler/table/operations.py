@@ -100,7 +100,9 @@ class Operations:
     every: tuple[RowOperation, ...] = ()
     """The operations, newest first."""
     span_ms: int = DAY_MS
-    """Milliseconds over which they were counted."""
+    """Milliseconds by which rates divide."""
+    covered_ms: int | None = None
+    """Milliseconds from the oldest retained snapshot to the newest, where `span_ms` is longer."""
 
     @property
     def per_day(self) -> float:

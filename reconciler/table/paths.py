@@ -12,6 +12,9 @@ import unicodedata
 from collections.abc import Iterable
 from urllib.parse import unquote
 
+import numpy as np
+import numpy.typing as npt
+
 Steps = tuple[str, ...]
 
 _START = re.compile(r"^(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?")
@@ -59,6 +62,12 @@ def overlap(these: Iterable[Steps], those: Iterable[Steps]) -> bool:
     return any(
         one[: len(other)] == other or other[: len(one)] == one for one in these for other in others
     )
+
+
+def ambiguous(paths: Iterable[str]) -> npt.NDArray[np.bool_]:
+    """Return bool[paths]: those that readers look for in two places. Parsers of URLs, such as that
+    of PyIceberg, drop line ends and tabs; a file system and Iceberg's Java library keep them."""
+    return np.array(["\n" in path or "\t" in path or "\r" in path for path in paths], np.bool_)
 
 
 def is_local(path: str) -> bool:

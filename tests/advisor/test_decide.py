@@ -433,23 +433,27 @@ def test_files_that_no_decision_looks_at_are_listed_by_reason(said):
     table, work = _table(), _selective()
     files = table.file_table()
     number = np.arange(len(files))
+    paths = [f"{at}-%0A+#?.parquet" for at in files.path]
+    for row, dropped in enumerate("\n\t\r", start=4):
+        paths[row] = f"s3://b/a{dropped}b/{row}.parquet"
     old = PartitionSpec(7, (PartitionField(98, 1000, "identity", "gone"),))
     marked = replace(
         files,
         parquet=number > 1,
         encrypted=number == 2,
+        path=np.array(paths, dtype=object),
         specs={**files.specs, 7: old},
         spec_id=np.where(number == 3, 7, files.spec_id),
     )
     sample = table.sample(np.arange(len(files)), 128)
     advice = decide(AdviceInput(marked, work, SETTINGS, table.row_groups(), sample))
     why = {item.inputs: item.why for item in _of_reason(advice, reasons.NOT_REWRITABLE)}
-    expected = (tuple(files.path[:2]), (files.path[2],), (files.path[3],))
+    expected = (tuple(paths[:2]), (paths[2],), (paths[3],), tuple(sorted(paths[4:7])))
     assert set(why) == set(expected)
     for inputs in expected:
         said(why[inputs])
     planned = {path for item in advice.actions for path in item.action.inputs}
-    assert planned and not planned & set(files.path[:4])
+    assert planned and not planned & set(paths[:7])
 
 
 def test_of_a_table_with_a_file_in_two_entries_none_is_rewritten():

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from reconciler.catalog.operations import operations_of
+from reconciler.render.deletes_text import _span
 from reconciler.table.observation import SnapshotInfo
 from reconciler.table.operations import Encoding, Kind
 from reconciler.table.summary_keys import ATTEMPT_ID
 from reconciler.table.times import DAY_MS
+from tests.said import Said
 
 HOUR_MS = 3_600_000
 SPARK = {"engine-name": "spark", "engine-version": "4.1.4", "spark.app.id": "local-1"}
@@ -126,7 +128,9 @@ def test_appends_rewrites_and_our_own_commits_are_not_operations() -> None:
     assert operations_of(history).every == ()
 
 
-def test_a_rate_is_that_of_the_retained_history_and_of_at_least_a_young_tables_day() -> None:
+def test_a_rate_is_that_of_the_retained_history_and_of_at_least_a_young_tables_day(
+    said: Said,
+) -> None:
     def history(first: int) -> list[SnapshotInfo]:
         return [
             with_keys(snapshot(first + n, "delete", at_ms=n * HOUR_MS, added_dvs=1), SPARK)
@@ -135,6 +139,9 @@ def test_a_rate_is_that_of_the_retained_history_and_of_at_least_a_young_tables_d
 
     young, old = operations_of(history(1)), operations_of(history(900))
     assert (young.span_ms, young.per_day) == (DAY_MS, 7.0)
+    assert young.covered_ms == 6 * HOUR_MS and old.covered_ms is None
+    for operations in (young, old):
+        said(_span(operations, None))
     assert (old.span_ms, old.per_day) == (6 * HOUR_MS, 28.0)
 
 
