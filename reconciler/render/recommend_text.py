@@ -57,7 +57,7 @@ def _head(body: Document, width: int) -> list[str]:
         f"{sample['rowsPerSmallestRowGroup']:.0f} rows per smallest row group",
         f"Costs: {costs['costs']} ({costs['costsSource']}); a file {iec(costs['fileBytes'])} "
         f"and its footer, a row group {iec(costs['rowGroupBytes'])} + "
-        f"{iec(costs['rowGroupColumnBytes'])} per column; rewriting a byte counts as "
+        f"{iec(costs['rowGroupColumnBytes'])} per column; rewriting 1 byte counts as "
         f"reading {costs['rho']:g}; over {duration(costs['horizonSeconds'])}",
     ]
     return [line for text in texts for line in wrapped(text, width, indent="  ")]

@@ -17,6 +17,7 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.sentence import sentence
+from reconciler.queries.coverage import MODELLED, RECORDED
 from reconciler.render.apply_text import ApplySummary, FileCount, WindowRead
 from reconciler.render.plan_text import TableLine
 from reconciler.table.observation import Observation
@@ -95,7 +96,7 @@ def single() -> dict[str, Any]:
         "evidence": {
             "workload": {
                 "queries": 1204, "shapes": 8, "sinceMs": 0, "untilMs": 14 * 86_400_000,
-                "until": "2026-11-20", "coveragePercent": 91, "coverageBasis": "recorded bytes",
+                "until": "2026-11-20", "coveragePercent": 91, "coverageBasis": RECORDED,
                 "skipped": 38, "warning": "",
                 "rates": {
                     "method": "regime", "presentSinceMs": 11 * 86_400_000, "changes": 1,
@@ -446,7 +447,7 @@ def workload() -> dict[str, Any]:
         "items": [
             {"table": "warehouse.sales.lineitem", "queries": 5204.0, "recorded": 1100,
              "since": "2026-11-06T00:00:00Z", "until": "2026-11-20T09:00:00Z", "stale": False,
-             "coveragePercent": 91, "coverageBasis": "modelled bytes (the log records none)",
+             "coveragePercent": 91, "coverageBasis": MODELLED,
              "skipped": {"not parsable": 3}, "shapes": shapes},
             {"table": "warehouse.sales.gone", "error": 'table "sales.gone" not found in catalog '
              '"warehouse" (sql, .pyiceberg.yaml)', "shapes": []},

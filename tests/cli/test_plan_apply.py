@@ -934,7 +934,7 @@ def test_a_conflict_that_left_nothing_to_do_is_not_a_failure(
         done_before=False,
     )  # fmt: skip
     result = SimpleNamespace(
-        state=SimpleNamespace(state=state), gate=SimpleNamespace(count=0),
+        state=SimpleNamespace(state=state, reason=""), gate=SimpleNamespace(count=0),
         before=SimpleNamespace(pending=()), after=None,
     )  # fmt: skip
     assert apply_result.exit_code(cast(Any, run), cast(Any, result)) == code

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from reconciler.queries.coverage import RECORDED
+
 
 def action(number: int, label: str = "recluster by l_shipdate") -> dict[str, Any]:
     return {
@@ -65,7 +67,7 @@ def plan(
                 "untilMs": 86_400_000,
                 "until": "2026-11-20",
                 "coveragePercent": 91,
-                "coverageBasis": "recorded bytes",
+                "coverageBasis": RECORDED,
                 "skipped": 38,
                 "warning": "",
             },
