@@ -4,7 +4,7 @@ The engine without a JVM maintains the table, while others append and delete.
 
 `story` carries out one action after the other, and asks a function of SQL after each: all rows, and
 aggregates under conditions by which files, row groups and partitions may be skipped. It is part of
-`bench.trino_reads`.
+`bench.trino_reads` and `bench.flink_reads`, so that its SQL is that of both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Ask = Callable[[str], list[list[Any]]]
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
-        ("day", pa.date32()),
+        ("bought", pa.date32()),
         ("word", pa.string()),
         ("n", pa.int32()),
         ("amount", pa.decimal128(12, 2)),
@@ -64,7 +64,9 @@ class KeptTable:
         self.random, self.reader, self.name = Random(11), Reader(), "kinds"
         self.table = catalog.create_table(f"{NAMESPACE}.{self.name}", SCHEMA)
         self.rows: dict[int, dict[str, Any]] = {}
-        self._transforms = itertools.cycle([("day", MonthTransform()), ("id", BucketTransform(3))])
+        self._transforms = itertools.cycle(
+            [("bought", MonthTransform()), ("id", BucketTransform(3))]
+        )
 
     def _transform(self) -> tuple[Any, Any]:
         name, transform = next(self._transforms)
@@ -76,7 +78,7 @@ class KeptTable:
         for number in range(start, start + count):
             row = {
                 "id": number,
-                "day": dt.date(2026, 1, 1) + dt.timedelta(days=self.random.randrange(90)),
+                "bought": dt.date(2026, 1, 1) + dt.timedelta(days=self.random.randrange(90)),
                 "word": self.random.choice(("", "a", "é", f"w{number % 7}")),
                 "n": self.random.randrange(-(2**31), 2**31),
                 "amount": Decimal(self.random.randrange(10**9)) / 100,
@@ -163,18 +165,18 @@ def wrong_answers(kept: KeptTable, ask: Ask) -> list[str]:
             wrong.append(f"{sql}: {list((found - Counter(expected)).items())[:3]} too many, "
                          f"{list((Counter(expected) - found).items())[:3]} missing")  # fmt: skip
 
-    shown = "id, CAST(day AS varchar), word, n, CAST(amount AS varchar)"
+    shown = "id, CAST(bought AS varchar(20)), word, n, CAST(amount AS varchar(20))"
     compare(f"SELECT {shown} FROM {name}", [_shown(row) for row in rows])
     parts, expected = [], []
     for number, (where, holds) in enumerate(_conditions(kept)):
         some = [row for row in rows if holds(row)]
         parts.append(
-            f"SELECT {number}, count(*), count(day), min(id), sum(CAST(n AS bigint)) FROM {name} "
-            f"WHERE {where}"
+            f"SELECT {number}, count(*), count(bought), min(id), sum(CAST(n AS bigint)) "
+            f"FROM {name} WHERE {where}"
         )
         numbers = [row["n"] for row in some if row["n"] is not None]
         expected.append((
-            number, len(some), sum(row["day"] is not None for row in some),
+            number, len(some), sum(row["bought"] is not None for row in some),
             min((row["id"] for row in some), default=None), sum(numbers) if numbers else None,
         ))  # fmt: skip
     compare(" UNION ALL ".join(parts), expected)
@@ -187,8 +189,8 @@ def _conditions(kept: KeptTable) -> list[tuple[str, Callable[[dict[str, Any]], b
         ("true", lambda row: True),
         (f"id BETWEEN {least} AND {least + 9}", lambda row: least <= row["id"] <= least + 9),
         (f"id = {least}", lambda row: row["id"] == least),
-        (f"day = DATE '{day}'", lambda row: row["day"] == day),
-        (f"day > DATE '{day}'", lambda row: row["day"] is not None and row["day"] > day),
+        (f"bought = DATE '{day}'", lambda row: row["bought"] == day),
+        (f"bought > DATE '{day}'", lambda row: row["bought"] is not None and row["bought"] > day),
         ("word = 'w3'", lambda row: row["word"] == "w3"),
         ("word IS NULL AND n < 0", lambda row: row["word"] is None and (row["n"] or 0) < 0),
         ("n >= 0 AND amount < 1000000", lambda row: row["n"] is not None and row["n"] >= 0
@@ -197,6 +199,6 @@ def _conditions(kept: KeptTable) -> list[tuple[str, Callable[[dict[str, Any]], b
 
 
 def _shown(row: dict[str, Any]) -> tuple[Any, ...]:
-    day, amount = row["day"], row["amount"]
+    day, amount = row["bought"], row["amount"]
     return (row["id"], None if day is None else str(day), row["word"], row["n"],
             None if amount is None else f"{amount:.2f}")  # fmt: skip

@@ -90,6 +90,22 @@ def on_rest(uri: str) -> dict[str, str]:
     return {"catalog-type": "rest", "uri": uri}
 
 
+def catalog_statement(name: str, properties: Mapping[str, str]) -> str:
+    """The statement that makes Iceberg's catalog of these properties known to Flink."""
+    options = {"type": "iceberg", **properties, "cache-enabled": "false"}
+    named = ", ".join(f"'{key}'='{value}'" for key, value in options.items())
+    return f"CREATE CATALOG {name} WITH ({named})"
+
+
+def command(program: str) -> list[str]:
+    """The command that runs a Java program of this directory with Flink's classes."""
+    hadoop = sorted((runtime.spark_home() / "jars").glob("hadoop-client-*.jar"))
+    class_path = ":".join(map(str, [*runtime.fetch(JARS), *hadoop]))
+    opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED]
+    source = str(_HERE / f"{program}.java")
+    return [runtime.java_command(), "-Xmx512m", *opened, "-cp", class_path, source]
+
+
 class UpsertJob:
     """A job that upserts events into a table, and then ends.
 
@@ -110,17 +126,11 @@ class UpsertJob:
     ) -> None:
         """catalog: properties of the one whose name is the first part of `table`. state: where its
         checkpoints are kept; a job that finds one there goes on from it."""
-        options = {"type": "iceberg", **catalog, "cache-enabled": "false"}
-        named = ", ".join(f"'{key}'='{value}'" for key, value in options.items())
-        hadoop = sorted((runtime.spark_home() / "jars").glob("hadoop-client-*.jar"))
-        class_path = ":".join(map(str, [*runtime.fetch(JARS), *hadoop]))
-        opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED]
         self._log = log.open("w")
         self.log = log
         self.process = subprocess.Popen(
             [
-                runtime.java_command(), "-Xmx512m", *opened, "-cp", class_path,
-                str(_HERE / "SqlJob.java"),
+                *command("SqlJob"),
                 f"SET execution.checkpointing.interval={checkpoint_ms} ms",
                 "SET execution.checkpointing.tolerable-failed-checkpoints=0",
                 "SET restart-strategy.type=none",
@@ -128,7 +138,7 @@ class UpsertJob:
                 "SET table.exec.sink.upsert-materialize=FORCE",
                 f"SET parallelism.default={parallelism}",
                 *([] if state is None else _restored(state)),
-                f"CREATE CATALOG {table.split('.')[0]} WITH ({named})",
+                catalog_statement(table.split(".")[0], catalog),
                 "CREATE TEMPORARY TABLE source (n BIGINT) WITH ('connector'='datagen', "
                 f"'rows-per-second'='{per_second}', 'fields.n.kind'='sequence', "
                 f"'fields.n.start'='1', 'fields.n.end'='{events}')",
