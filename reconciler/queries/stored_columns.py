@@ -162,10 +162,13 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
     known_sizes = (sizes > 0) & (dictionary != UNKNOWN) & (groups.records > 0)
     if not known_sizes.any():
         return None
-    rows = float(groups.records[known_sizes].sum())
-    share = float(dictionary[known_sizes].sum()) / float(sizes[known_sizes].sum())
-    here, mean_rows = float(sizes[known_sizes].sum()) / rows, rows / int(known_sizes.sum())
+    alike = _stored_alike(known_sizes, dictionary > 0, groups.records)
+    rows = float(groups.records[alike].sum())
+    share = float(dictionary[alike].sum()) / float(sizes[alike].sum())
+    here, mean_rows = float(sizes[alike].sum()) / rows, rows / int(alike.sum())
     everywhere = float(known.sum()) / max(float(view.files.records.sum()), 1.0)
+    mean = float(sizes[known_sizes].sum()) / float(groups.records[known_sizes].sum())
+    everywhere *= here / mean
     if share > 0.0 and 8.0 * here * (1.0 - share) > LONGEST_INDEX_BITS:
         plain = _plain_bytes(here, here * share * mean_rows, mean_rows)
         everywhere, here, share = everywhere * plain / here, plain, 0.0
@@ -182,6 +185,13 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
         mean_rows, everywhere, everywhere * share, max(distinct, 1.0), chunk.width, ordered,
         _skew(view.sample, field) if ordered else 1.0, run, chunk.filled,
     )  # fmt: skip
+
+
+def _stored_alike(known: Bool, coded: Bool, records: Int64) -> Bool:
+    """Return the row groups of the known ones that have a dictionary, or those without one,
+    whichever have more rows: a mean of both is like neither."""
+    more = records[known & coded].sum() >= records[known & ~coded].sum()
+    return known & (coded if more else ~coded)
 
 
 @dataclass(frozen=True, slots=True)

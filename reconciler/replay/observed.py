@@ -140,7 +140,10 @@ def _one_file_each(made: WrittenRows) -> WrittenRows:
     if groups is not None and owner is not None:
         of = np.concatenate([np.flatnonzero(owner == file) for file in which])
         held = np.bincount(owner, minlength=len(copies))[which]
-        groups = _divided(groups.take(of), copies[owner[of]])
+        parts = copies[owner[of]]
+        groups = _divided(groups.take(of), parts)
+        listed = {key: one[of] // parts for key, one in (view.dictionary_bytes or {}).items()}
+        view = replace(view, dictionary_bytes=listed)
         owner = np.repeat(np.arange(len(which)), held)
     footers = None if view.footer_bytes is None else view.footer_bytes[which]
     sample = made.sample
@@ -183,5 +186,5 @@ def _as_row_groups(view: TableView) -> RowGroups | None:
         footers = np.full(count, UNKNOWN, dtype=np.int64)
     return RowGroups(
         owner, groups.records, groups.columns, groups.column_sizes, footers,
-        np.ones(count, dtype=bool),
+        np.ones(count, dtype=bool), view.dictionary_bytes,
     )  # fmt: skip

@@ -130,9 +130,26 @@ class NewOrder:
     compressor stores the distance of their numbers."""
 
 
+@dataclass(frozen=True, slots=True)
+class PerRow:
+    """What a column takes per row. Arrays are float64[row groups]."""
+
+    bytes: Float64
+    """Stored bytes."""
+    dictionary: Float64
+    """Those of them that its dictionary takes; 0 without one."""
+
+
 def bytes_per_row(
     now: StoredColumn, rows: Float64, domain: Float64, order: NewOrder = NewOrder()
 ) -> Float64:
+    """Return the bytes of `stored_per_row`."""
+    return stored_per_row(now, rows, domain, order).bytes
+
+
+def stored_per_row(
+    now: StoredColumn, rows: Float64, domain: Float64, order: NewOrder = NewOrder()
+) -> PerRow:
     """Return the stored bytes per row in row groups of `rows` rows, each with values from `domain`
     ones.
 
@@ -146,7 +163,7 @@ def bytes_per_row(
         distinct = distinct_in(domain, rows * draws)
     loses_runs = order.reordered and (now.ordered or order.wider is not None)
     own = _value_bytes(now, rows, order.reach, order.wider)
-    coded = _coded(now, rows, own, distinct, order)
+    index, listed = _coded(now, rows, own, distinct, order)
     plain = _plain(now, rows, own, order)
     if order.reordered and order.reach is not None:
         if order.wider is not None:
@@ -162,16 +179,20 @@ def bytes_per_row(
     # Runs that were not measured count as NULLs, which take no part in the first page.
     drawing = (1.0, 1.0) if then is None else (min(draws, 1.0 / run), _draws(now, now.run))
     pays = _dictionary_pays(now, rows, domain, drawing)
-    found = np.where(pays, coded, plain) + now.overhead / rows
+    whole = np.where(pays, index + listed, plain) + now.overhead / rows
+    found = whole
     if not loses_runs and then is None:
         found = np.minimum(found, now.bytes + _repeated(now, rows, distinct))
-    return np.maximum(found, now.overhead / rows)
+    found = np.maximum(found, now.overhead / rows)
+    # Where the whole is limited, index and dictionary are both so much smaller.
+    return PerRow(found, np.where(pays, (listed + DICTIONARY_HEADER / rows) * found / whole, 0.0))
 
 
 def _coded(
     now: StoredColumn, rows: Float64, own: Float64, distinct: Float64, order: NewOrder
-) -> Float64:
-    """Return the bytes per row with a dictionary. own: bytes of a value in the present order."""
+) -> tuple[Float64, Float64]:
+    """Return the bytes per row of the index and of the dictionary. own: bytes of a value in the
+    present order."""
     then, per_bit, bits, listed = order.then, now.per_index_bit, _bits(distinct), own
     if then is None:
         if order.reordered and (now.ordered or order.wider is not None):
@@ -179,7 +200,7 @@ def _coded(
         index = per_bit * bits / 8.0
         together = np.asarray(order.together)
         index = np.where(together > 1.0, np.minimum(index, RUN_BYTES / together), index)
-        return index + listed * distinct / rows
+        return index, listed * distinct / rows
     if then.per_bit:
         # Blocks span little of what is in order: mixed, they look more alike than all rows.
         least = now.skew if order.reordered and now.ordered else 0.0
@@ -187,7 +208,7 @@ def _coded(
     if order.reordered and order.wider is not None and order.reach is not None:
         # A dictionary lists values as they come: what grew from row to row does so no more.
         listed = _scattered(now, own, rows, order.reach, order.wider)
-    return per_bit * bits / 8.0 + listed * distinct / rows
+    return per_bit * bits / 8.0, listed * distinct / rows
 
 
 def _plain(now: StoredColumn, rows: Float64, own: Float64, order: NewOrder) -> Float64:

@@ -30,6 +30,7 @@ from tests.advisor.worlds import (
     ROW_BYTES,
     SCHEMA,
     SETTINGS,
+    VALUE,
     arrived,
     arriving_rows,
     range_workload,
@@ -177,3 +178,43 @@ def test_decisions_in_a_replay_cost_what_they_cost_with_exact_rows() -> None:
     assert exact.actions.sum() and found.actions.sum()
     assert found.untouched.tolist() == exact.untouched.tolist()
     assert found.ratio == pytest.approx(exact.ratio, rel=0.10)
+
+
+def test_columns_keep_their_bytes_however_often_a_replay_rewrites_them() -> None:
+    """Writers of arrivals list random doubles in a dictionary, and the engine does not. What was
+    written counted as stored like the arrivals, and sampled rows as often as a file had fewer of
+    them than others, so that each rewrite took a tenth off."""
+    rows = arrived(np.random.default_rng(0), FILES * ROWS, ROWS)
+    whole = _listed(observed(rows), VALUE, per_value=7.5, index=1.6)
+    part = len(whole) // 6
+    seen = whole.at(np.arange(part))
+    found = []
+    for batch in range(1, 6):
+        seen = seen.with_files(whole.at(np.arange(batch * part, (batch + 1) * part)))
+        seen = seen.after(rewrite(seen.files.path.astype(str), BY_PART), SMALL)
+        found.append(seen.files.column_sizes[VALUE].sum() / seen.files.records.sum())
+    assert found == pytest.approx([7.5] * len(found), rel=0.03)
+
+
+def _listed(table: ObservedTable, field: int, per_value: float, index: float) -> ObservedTable:
+    """Return the table with a dictionary of all values of a column that have so many bytes each."""
+    assert table.groups is not None and table.sample is not None
+
+    def sizes(records: np.ndarray, each: float) -> np.ndarray:
+        return np.rint(records * each).astype(np.int64)
+
+    files, groups = table.files, table.groups
+    random = np.random.default_rng(1).random(len(table.sample))
+    sample = replace(
+        table.sample,
+        values={**table.sample.values, field: random},
+        null={**table.sample.null, field: np.zeros(len(random), dtype=bool)},
+    )
+    stored = {**files.column_sizes, field: sizes(files.records, per_value + index)}
+    held = {**groups.column_sizes, field: sizes(groups.records, per_value + index)}
+    listed = {field: sizes(groups.records, per_value)}
+    return ObservedTable(
+        replace(files, column_sizes=stored),
+        replace(groups, column_sizes=held, dictionary=listed),
+        sample,
+    )

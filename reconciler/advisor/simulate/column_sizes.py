@@ -7,7 +7,7 @@ from what the order does to neighbouring rows; here both are found for every col
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,11 +23,12 @@ from reconciler.queries.table_view import type_width
 from reconciler.table.column_bytes import (
     RUN_BYTES,
     NewOrder,
+    PerRow,
     StoredColumn,
-    bytes_per_row,
     distinct_in,
     distinct_of_runs,
     drops_dictionary,
+    stored_per_row,
 )
 from reconciler.table.filetable import UNKNOWN, Bool, Float64, Int64
 from reconciler.table.hilbert import CURVE_BITS
@@ -42,18 +43,34 @@ order: times of 36 to 40 bits in runs of 8 rows took as much as in none, in long
 in a 6th to a 17th of their length."""
 
 
-def column_sizes(rows: Arrangement, layout: Layout, groups: Slices) -> dict[int, Float64]:
-    """Return the bytes of each column per row group, without columns whose size is not known."""
-    found, order = {}, _Order(rows, layout, groups)
+@dataclass(frozen=True, slots=True)
+class ColumnSizes:
+    """What columns take, by field id. Arrays are float64[row groups]."""
+
+    bytes: Mapping[int, Float64]
+    """Stored bytes, without columns whose size is not known."""
+    dictionary: Mapping[int, Float64]
+    """Bytes of the dictionary, 0 without one; without columns of which it is not known."""
+
+
+def column_sizes(rows: Arrangement, layout: Layout, groups: Slices) -> ColumnSizes:
+    """Return the bytes of each column per row group."""
+    found, listed, order = {}, {}, _Order(rows, layout, groups)
     total = max(float(rows.pool.files.records.sum()), 1.0)
     for field, known in rows.pool.files.column_sizes.items():
         if not (known == UNKNOWN).any():
             now = float(np.maximum(known, 0).sum()) / total
-            found[field] = order.width(field, now) * groups.records
+            made = order.width(field, now)
+            found[field] = made.bytes * groups.records
+            if field in rows.pool.stored.columns:
+                listed[field] = made.dictionary * groups.records
     if order.lead in found and order.lead in rows.pool.columns:
         whole = float(found[order.lead].sum())
-        found[order.lead] *= min(1.0, _sorted_bytes(rows, order.lead) / max(whole, 1.0))
-    return found
+        share = min(1.0, _sorted_bytes(rows, order.lead) / max(whole, 1.0))
+        for sizes in (found, listed):
+            if order.lead in sizes:
+                sizes[order.lead] = sizes[order.lead] * share
+    return ColumnSizes(found, listed)
 
 
 @dataclass(frozen=True)
@@ -140,7 +157,7 @@ class _Order:
         inner: Bool = np.asarray(tree.inner, dtype=np.int64)[leaf[self.groups.starts]] == field
         return inner
 
-    def width(self, field: int, now: float) -> Float64:
+    def width(self, field: int, now: float) -> PerRow:
         """Return the bytes per row of a column in each row group. now: in the present files."""
         pool, each = self.rows.pool, self.groups.each
         width, stored = np.full(len(each), now), pool.stored.columns.get(field)
@@ -149,11 +166,13 @@ class _Order:
                 width = np.maximum(width, type_width(pool.files.schema.by_id[field].type))
             if self.rows.ordering.tree is not None and field in self.alike_in_key:
                 width = width / self.alike_in_key[field]  # one value for each run of a leaf
-            return width
+            return PerRow(width, np.zeros(len(each)))
         if field == self.lead and stored.ordered:
             # In order already: a dictionary that lists each value once is not written again.
             repeated = not _unrepeated(stored, stored.distinct, stored.rows)
-            return width if repeated else stored.per_value + stored.overhead / each
+            if repeated:
+                return PerRow(width, width * stored.dictionary / stored.bytes)
+            return PerRow(stored.per_value + stored.overhead / each, np.zeros(len(each)))
         further = field != self.lead
         then = self.blocks.neighbours.get(field) if self.blocks is not None else None
         mixed = self.scatters and then is not None
@@ -173,7 +192,7 @@ class _Order:
             together=self.alike_in_key.get(field, 1.0) if further else 1.0,
             sorted=self._in_leaves_by(field),
         )
-        return bytes_per_row(stored, each, domain, order)
+        return stored_per_row(stored, each, domain, order)
 
     def _domain(self, field: int, starts: Int64, each: Float64, *, mixed: bool) -> Float64:
         """Return the number of values from which each slice draws: from its sampled rows, else from

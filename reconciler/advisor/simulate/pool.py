@@ -150,19 +150,20 @@ def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL
     lengths = np.diff(np.append(starts, len(sample)))
     chosen = _chosen_files(len(files), max_rows)
     donor = nearest([files.columns[column] for column in columns], chosen, owners)
-    per_file = max(1, min(max_rows // len(chosen), int(lengths.max())))
-    steps = (np.arange(per_file) + 0.5) / per_file
-    index = starts[donor][:, None] + (lengths[donor][:, None] * steps).astype(np.int64)
+    # No row is taken twice: its values would count as repeated.
+    taken = np.minimum(max(1, max_rows // len(chosen)), lengths[donor])
+    place = np.repeat(np.arange(len(chosen)), taken)
+    number = np.arange(len(place)) - np.repeat(np.cumsum(taken) - taken, taken)
+    steps = (number + 0.5) / taken[place]
+    flat = starts[donor][place] + (lengths[donor][place] * steps).astype(np.int64)
     live = np.maximum(files.records - files.position_deleted, 0).astype(np.float64)
     weight = live[chosen] * (live.sum() / max(live[chosen].sum(), 1.0))
-    file = np.repeat(chosen, per_file)
-    native = np.repeat(owners[donor] == chosen, per_file)
-    flat = index.reshape(-1)
+    file, native = chosen[place], (owners[donor] == chosen)[place]
     built = {column: _pool_column(files, sample, column, flat, file) for column in columns}
     stored = stored_columns(view)
     unknown = [column for column in columns if column not in stored.columns]
     return Pool(
-        built, file, np.repeat(weight / per_file, per_file), files, native, stored,
+        built, file, (weight / taken)[place], files, native, stored,
         frozenset(column
             for column in unknown
             if sample.values[column].dtype.kind in "iuf" and in_order(sample, column)),

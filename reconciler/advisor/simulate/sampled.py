@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.simulate.arrangement import Arrangement, Pieces, Slices, arranged, cut
-from reconciler.advisor.simulate.column_sizes import column_sizes
+from reconciler.advisor.simulate.column_sizes import ColumnSizes, column_sizes
 from reconciler.advisor.simulate.layout import (
     Layout,
     Outcome,
@@ -59,7 +59,7 @@ def stored_bytes(pool: Pool, layout: Layout) -> StoredBytes:
     rows = _arranged(pool, layout)
     settled = _settled(rows, layout)
     records = max(float(_whole(settled.made.files.records).sum()), 1.0)
-    widths = {field: float(known.sum()) / records for field, known in settled.sizes.items()}
+    widths = {field: float(known.sum()) / records for field, known in settled.sizes.bytes.items()}
     held = min(layout.row_group_bytes / max(settled.per_row, 1e-9), records)
     return StoredBytes(held, settled.per_row, widths)
 
@@ -82,7 +82,7 @@ def with_replicates(
         drawn = rows.weighted(weight * (pool.weight.sum() / total))
         per_row, made = _cut(drawn, layout, share)
         sizes = {field: width * made.groups.records for field, width in widths.items()}
-        view = _view(drawn, layout, _Settled(share, per_row, made, sizes))
+        view = _view(drawn, layout, _Settled(share, per_row, made, ColumnSizes(sizes, {})))
         replicates.append(tuple(read_layout(view, d) for d in demands))
     return replace(outcome, replicates=tuple(replicates))
 
@@ -104,8 +104,8 @@ class _Settled:
     """Stored bytes of a row."""
     made: Pieces
     """The files and row groups."""
-    sizes: Mapping[int, Float64]
-    """Bytes of each column in each row group, by field id."""
+    sizes: ColumnSizes
+    """What each column takes in each row group."""
 
     @property
     def files(self) -> int:
@@ -125,7 +125,7 @@ def _settled(rows: Arrangement, layout: Layout) -> _Settled:
     per_row, made = _cut(rows, layout, 1.0)
     now = _Settled(1.0, per_row, made, column_sizes(rows, layout, made.groups))
     for _ in range(MOST_CUTS):
-        share = written_share(pool.files, pool.stored, now.sizes, now.files)
+        share = written_share(pool.files, pool.stored, now.sizes.bytes, now.files)
         per_row, made = _cut(rows, layout, share)
         sizes = now.sizes
         if not np.array_equal(made.groups.starts, now.made.groups.starts):
@@ -145,10 +145,11 @@ def _view(rows: Arrangement, layout: Layout, settled: _Settled) -> TableView:
     made, per_row = settled.made, settled.per_row
     zones = {field: zone_maps(rows, made, field) for field in rows.pool.columns}
     first = np.flatnonzero(np.diff(made.owner, prepend=-1))
-    of_files = {field: np.add.reduceat(known, first) for field, known in settled.sizes.items()}
+    sizes = settled.sizes.bytes
+    of_files = {field: np.add.reduceat(known, first) for field, known in sizes.items()}
     files, groups = (
         _tabled(rows, layout, slices, per_row, sizes, {f: zone[at] for f, zone in zones.items()})
-        for at, (slices, sizes) in enumerate(((made.files, of_files), (made.groups, settled.sizes)))
+        for at, (slices, sizes) in enumerate(((made.files, of_files), (made.groups, sizes)))
     )
     shown = np.bincount(made.owner, weights=made.groups.represents, minlength=len(files))
     return TableView(
@@ -158,7 +159,11 @@ def _view(rows: Arrangement, layout: Layout, settled: _Settled) -> TableView:
         footer_bytes=rows.pool.stored.footer.of(shown / made.files.represents),
         row_group_bytes=layout.row_group_bytes,
         open_bytes=layout.open_bytes,
-    )
+        dictionary_bytes={
+            field: np.rint(one).astype(np.int64)
+            for field, one in settled.sizes.dictionary.items()
+        },
+    )  # fmt: skip
 
 
 def _tabled(
