@@ -23,7 +23,7 @@ from reconciler.table.filetable import Array
 from reconciler.table.times import DAY_MS
 
 PERIOD, POOL, MONTH_DAYS = 12, 2, 30
-"""Batches of a period, periods before reclustering begins, and days of a month."""
+"""Batches of a period of the paper, periods before reclustering begins, and days of a month."""
 
 PROJECTED = 12 / ROW_BYTES
 """Share of a row that a query reads by default."""
@@ -42,6 +42,8 @@ class Protocol:
 
     months: int = 72
     """Number of batches."""
+    period: int = PERIOD
+    """Batches of a period."""
     rows: int = 2_400
     """Rows that arrive in a batch."""
     files: int = 12
@@ -102,9 +104,9 @@ class Protocol:
     def _next_mix(
         self, random: np.random.Generator, month: int, mix: Sequence[_Asked]
     ) -> list[_Asked]:
-        period = month // PERIOD
+        period = month // self.period
         rate = self.shift[period] if mix else 1.0
-        first = month % PERIOD == 0 and period in self.anew
+        first = month % self.period == 0 and period in self.anew
         chosen = set(range(self.queries))
         if self.by_share and mix and not first:
             count = round(rate * self.queries)
@@ -117,7 +119,7 @@ class Protocol:
         return found
 
     def _asked(self, random: np.random.Generator, month: int, slot: int) -> _Asked:
-        column = self._column(random, month // PERIOD, slot)
+        column = self._column(random, month // self.period, slot)
         if slot < self.queries * (1.0 - self.local):
             last = (month + 1) * MONTH_DAYS
             if self.whole_range:
