@@ -93,13 +93,15 @@ class Run:
         return float(self.surprises.sum()) <= 1e-6 * float(self.running.costs().untouched.sum())
 
 
-def played(days: Sequence[Days], settings: Settings = UNATTENDED) -> Run:
+def played(days: Sequence[Days], settings: Settings = UNATTENDED, seed: int = 0) -> Run:
     """Return the replay of these days under the advisor's decisions: one at the end of each day,
-    and one after each import that shows what was not expected, as the operator makes them."""
-    table = arrived(np.random.default_rng(0), rows=FILES * ROWS, rows_per_file=ROWS)
+    and one after each import that shows what was not expected, as the operator makes them.
+
+    seed: of the table's rows; the next one is that of the queries."""
+    table = arrived(np.random.default_rng(seed), rows=FILES * ROWS, rows_per_file=ROWS)
     decided: list[bool] = []
     running = Running(table, _as_the_operator(decided), settings)
-    random, seen, at = np.random.default_rng(1), [], 0
+    random, seen, at = np.random.default_rng(seed + 1), [], 0
     for part in days:
         for _ in range(part.count * IMPORTS):
             asked = _asked(running, part, random, at)

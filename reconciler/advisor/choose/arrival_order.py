@@ -15,7 +15,7 @@ from reconciler.advisor.choose.declared import declared_what_if
 from reconciler.advisor.choose.recluster import allowed
 from reconciler.advisor.choose.slices import slices
 from reconciler.advisor.judge.candidate import Candidate
-from reconciler.advisor.measure.lately import last_queries, spares_lately
+from reconciler.advisor.measure.lately import last_queries, read_lately
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import Lexicographic
 from reconciler.table.schema import SortColumn
@@ -24,8 +24,13 @@ WHY = "queries read more than before it was rewritten, and no more loss is admit
 
 
 def back_to_arrival_order(situation: Situation) -> Iterator[Candidate]:
-    """Yield the rewrites of the files that are not in the order in which rows arrive, where
-    the expected queries then read less, or the last ones would have."""
+    """Yield the rewrites of the files that are not in the order in which rows arrive, where the
+    expected queries or the last ones read any of them.
+
+    No saving is asked for. A sample widens the ends of what is written by a row, and takes files
+    for overlapping between whose rows there is a gap. That queries lose against the untouched table
+    is known by then, and that they lose no more once files are put back is assumption A3.
+    """
     untouched = situation.expected.untouched
     if untouched is None or not untouched.natural:
         return
@@ -37,5 +42,5 @@ def back_to_arrival_order(situation: Situation) -> Iterator[Candidate]:
             if not len(part):
                 continue
             made = declared_what_if(situation, np.sort(part), Lexicographic((SortColumn(lead),)))
-            if made.saving > 0.0 or spares_lately(situation, last, made.rows, made.views):
+            if made.saving > 0.0 or read_lately(situation, last, made.rows):
                 yield made

@@ -12,9 +12,8 @@ import numpy as np
 from reconciler.advisor.measure.untouched import query_groups
 from reconciler.advisor.situation import Situation
 from reconciler.queries.demanded import demands
-from reconciler.queries.read_cost import read_layout, read_shape
+from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Shape, workload_of
-from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Int64
 
 
@@ -29,18 +28,10 @@ def lost_lately(situation: Situation) -> float:
     return sum(asked.weight * asked.loss for asked in found if asked.guard is None)
 
 
-def spares_lately(
-    situation: Situation, last: Sequence[Shape], rows: Int64, views: Sequence[TableView]
-) -> bool:
-    """Whether the last queries would have read less of what the files at `rows` become (`views`).
-
-    last: of `last_queries`.
-    """
-    spared, part = 0.0, situation.part(rows)
-    for one in last:
-        after = sum(read_layout(view, one).cost for view in views)
-        spared += float(one.weight @ (read_shape(part, one).cost - after))
-    return spared > 0.0
+def read_lately(situation: Situation, last: Sequence[Shape], rows: Int64) -> bool:
+    """Whether the last queries read any of the files at `rows`. last: of `last_queries`."""
+    part = situation.part(rows)
+    return any(float(one.weight @ read_shape(part, one).cost) > 0.0 for one in last)
 
 
 def last_queries(situation: Situation) -> tuple[Shape, ...]:
