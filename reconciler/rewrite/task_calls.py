@@ -10,9 +10,10 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+from reconciler.api.task_memory import Limits
 from reconciler.errors import first_line
-from reconciler.rewrite import hidden, rewriting
-from reconciler.rewrite.comparison import Check
+from reconciler.rewrite import hidden, rewriting, witness
+from reconciler.rewrite.comparison import Check, WitnessResult, WitnessWork
 from reconciler.rewrite.failures import BROKEN, MEMORY, MISSING, STORAGE, UNFIT, Failure
 from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.storage import Opening
@@ -42,6 +43,13 @@ def found(
 ) -> hidden.Found | Failure:
     """Return which rows are hidden, or why that was not found; arguments as of `hidden.found`."""
     return _guarded(lambda: hidden.found(task, opening, stopping, attempt))
+
+
+def seen(work: WitnessWork, opening: Opening | None, limits: Limits) -> WitnessResult:
+    """Return what the witness finds in all files of the work; whatever it fails by is in it."""
+    numbers = range(len(work.files or work.exchanges))
+    found = _guarded(lambda: witness.witnessed(work, numbers, opening, limits))
+    return WitnessResult(failures=(found,)) if isinstance(found, Failure) else found
 
 
 def _guarded(work: Callable[[], T]) -> T | Failure:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from reconciler.commit.engine import LocalBackend
+from reconciler.engines.actions.deletes import CompactExecutor
 from reconciler.engines.local.machine import Machine
 from reconciler.engines.local.pool import Killed, OutOfMemory
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.native import GroupPlan
 from reconciler.engines.schedule.run import Reading
+from reconciler.errors import MemoryExhaustedError
 from reconciler.plan.execution import Used
 from reconciler.rewrite.failures import MEMORY, Failure
 from reconciler.rewrite.task import Made, Resources
@@ -74,3 +77,22 @@ def test_a_first_try_that_ends_is_read_once() -> None:
 def test_what_is_read_again_is_counted_once_for_all_groups() -> None:
     budgets = reading(3 * SIZE)
     assert [budgets.affords(SIZE) for _ in range(4)] == [True, True, False, False]
+
+
+def test_what_tasks_of_delete_maintenance_read_again_is_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def dies(_: object, attempt: Attempt, base: str, inputs: object) -> None:
+        assert attempt.repeats(base, SIZE)
+        raise MemoryExhaustedError("killed")
+
+    run = SimpleNamespace(say=lambda *_: None, stopping=lambda: False, table=MagicMock())
+    executor = object.__new__(CompactExecutor)
+    executor.run, executor.files, executor.begun = run, [], {"a01": 30}  # type: ignore[assignment]
+    attempt: Any = SimpleNamespace(id="p-1", repeated={})
+    attempt.repeats = lambda base, size: attempt.repeated.update({base: size}) is None
+    monkeypatch.setattr(CompactExecutor, "_measured", dies)
+    action: Any = SimpleNamespace(inputs=(), verb="compact")
+    with pytest.raises(MemoryExhaustedError):
+        executor._carried_out(attempt, 1, [("a01", action)])
+    assert [one.read_bytes for one in executor.dropped(attempt)] == [30 + SIZE]

@@ -224,9 +224,11 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
         title = f"{items[0][1].verb}  {count(len(paths))} delete files {iec(size)}"
         run.say("start", f"{title}  reading", items[0][0])
         with ThreadPoolExecutor(1, thread_name_prefix="deletes") as pool:
-            made = self._awaited(
-                attempt, pool.submit(self._measured, attempt, base, inputs), base, paths
-            )
+            future = pool.submit(self._measured, attempt, base, inputs)
+            try:
+                made = self._awaited(attempt, future, base, paths)
+            finally:  # the budgets count what tasks that died have read, however this ends
+                self.begun[items[0][0]] += attempt.repeated.get(base, 0)
         if made is None:
             return run.stopped
         assert made.tasks is not None

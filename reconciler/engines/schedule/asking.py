@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.schedule.refused import EngineError
 from reconciler.errors import (
     MemoryExhaustedError,
     UnavailableError,
 )
 from reconciler.rewrite.comparison import Exchange, WitnessResult, WitnessWork
-from reconciler.rewrite.failures import HOLDS, MEMORY, MISSING, Failure
+from reconciler.rewrite.failures import BROKEN, HOLDS, MEMORY, MISSING, Failure
 from reconciler.rewrite.storage import local_path
 
 FILE_COST = 1 << 20
@@ -109,14 +110,17 @@ def raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
     if first.kind == MEMORY:
         raise MemoryExhaustedError(
             f"verification of {attempt.name} failed: there was too little memory to compare "
-            f"{first.path}",
+            f"{first.path or 'its files'}",
             details=(first.detail, DROPPED),
-            do="free memory of the machine, or raise spec.engine.executors.memory in a cluster",
+            do="free memory of the machine, raise spec.engine.executors.memory in a cluster, or "
+            "leave budget for a second try",
             path=first.path,
         )
+    if first.kind == BROKEN:
+        raise EngineError(f"verify {attempt.name}", first.path, first.detail, first.said)
     if first.kind != HOLDS:
         raise UnavailableError(
-            f"verification of {attempt.name} failed: {first.path} could not be read",
+            f"verification of {attempt.name} failed: {first.path or 'a file'} could not be read",
             details=(first.detail, DROPPED),
             do="check the storage, and the space in the temporary directory, then run it again",
         )

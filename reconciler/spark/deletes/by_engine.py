@@ -27,10 +27,9 @@ from reconciler.rewrite.storage import Opening
 from reconciler.spark.commit.table import spark_of
 from reconciler.spark.deletes import delete_files
 from reconciler.spark.deletes.delete_files import DELETE
-from reconciler.spark.schedule import damage, witness_work
+from reconciler.spark.schedule import again, damage, witness_work
 from reconciler.spark.schedule.fallen_back import overridden
 from reconciler.spark.schedule.scan import ScanTasks
-from reconciler.spark.schedule.tasks import task_attempt
 from reconciler.spark.session import iceberg, resources, streams
 from reconciler.spark.session.translate import is_missing_file, translate
 from reconciler.table.parquet_schema import MAGIC
@@ -58,17 +57,34 @@ def find(
     context = spark_of(attempt).sparkContext
     witness_work.use_this_python(context)
     context.setJobGroup(name, f"layoutctl deletes {attempt.name}")
-    tasks = context.parallelize(list(work), len(work))
-    return list(tasks.map(_finding(opening)).collect())
+
+    def run(numbers: Sequence[int]) -> list[Found | Failure | None]:
+        tasks = context.parallelize([work[number] for number in numbers], len(numbers))
+        return list(tasks.map(_finding(opening)).collect())
+
+    return again.repeated(attempt, name, [_read_bytes(task) for task in work], run)
 
 
-def _finding(opening: Opening | None) -> Callable[[Task], Found | Failure]:
+def _read_bytes(task: Task) -> int:
+    """Return the most bytes that a task reads: delete files once for each group that shares them,
+    and data files whose rows are looked up by key."""
+    deletes = sum(
+        one.length
+        for group in task.groups
+        for one in {(d.path, d.offset): d for t in group.targets for d in t.file.deletes}.values()
+    )
+    targets = [target for group in task.groups for target in group.targets]
+    keyed = [t for t in targets if t.known is None and any(d.keys for d in t.file.deletes)]
+    return deletes + sum(target.file.size for target in keyed)
+
+
+def _finding(opening: Opening | None) -> Callable[[Task], Found | Failure | None]:
     """Return the function of a Spark task; each attempt of it writes files of its own names."""
 
     def one(task: Task) -> Found | Failure:
-        return task_calls.found(task, opening, attempt=task_attempt())
+        return task_calls.found(task, opening, attempt=again.task_attempt())
 
-    return one
+    return again.first_only(one)
 
 
 # Entries

@@ -12,10 +12,13 @@ from typing import Any
 
 from reconciler.api.task_memory import Limits
 from reconciler.engines.schedule.attempt import Attempt
+from reconciler.rewrite import task_calls
 from reconciler.rewrite.comparison import WitnessResult, WitnessWork
+from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.witness import witnessed
 from reconciler.spark.commit.table import spark_of
+from reconciler.spark.schedule import again
 from reconciler.spark.session import resources
 
 DIRECT_BYTES = 64 << 20
@@ -73,7 +76,13 @@ def _on_executors(
     context.setJobGroup(name, f"layoutctl verify {attempt.name}")
     parts = [_part(work, numbers) for numbers in bins]
     limits = Limits.within(resources.of_executor(spark_of(attempt)).memory_bytes)
-    return list(context.parallelize(parts, len(parts)).map(_reading(opening, limits)).collect())
+
+    def run(numbers: Sequence[int]) -> list[WitnessResult | None]:
+        some = context.parallelize([parts[number] for number in numbers], len(numbers))
+        return list(some.map(_reading(opening, limits)).collect())
+
+    found = again.repeated(attempt, name, [_read_bytes(part) for part in parts], run)
+    return [WitnessResult(failures=(f,)) if isinstance(f, Failure) else f for f in found]
 
 
 def use_this_python(context: Any) -> None:
@@ -89,10 +98,21 @@ def _part(work: WitnessWork, numbers: Sequence[int]) -> WitnessWork:
     return replace(work, files=tuple(work.files[n] for n in numbers))
 
 
-def _reading(opening: Opening | None, limits: Limits) -> Callable[[WitnessWork], WitnessResult]:
+def _read_bytes(part: WitnessWork) -> int:
+    """Return the most bytes that a task reads."""
+    before = [*part.files, *(one.file for one in part.exchanges)]
+    deletes = [*(d for file in before for d in file.deletes),
+               *(d for one in part.exchanges for d in one.after)]  # fmt: skip
+    once = {(one.path, one.offset): one.length for one in deletes}
+    return sum(file.size for file in before) + sum(once.values())
+
+
+def _reading(
+    opening: Opening | None, limits: Limits
+) -> Callable[[WitnessWork], WitnessResult | None]:
     """Return the function of a task."""
 
     def read(work: WitnessWork) -> WitnessResult:
-        return witnessed(work, range(len(work.files or work.exchanges)), opening, limits)
+        return task_calls.seen(work, opening, limits)
 
-    return read
+    return again.first_only(read)
