@@ -122,7 +122,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         POLICY, "spec.layout.files", "rowGroupSize", "rowGroupSize is less than 2Gi",
-        lambda it: it["rowGroupSize"] == "Auto"
+        lambda it: it.get("rowGroupSize", "Auto") == "Auto"
         or parse_bytes(it["rowGroupSize"]) <= MAX_ROW_GROUP_BYTES,
         reads=("rowGroupSize",),
         hint="Iceberg's writers read the table's property as an int of 32 bits",

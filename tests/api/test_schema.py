@@ -281,7 +281,7 @@ def test_an_installed_package_finds_the_crds_beside_its_modules(tmp_path: Path) 
     installed = tmp_path / "site" / "reconciler"
     shutil.copytree(top / "reconciler" / "api", installed / "api")
     shutil.copytree(top / "crds", installed / "api" / "crds")
-    for name in ("__init__.py", "errors.py"):
+    for name in ("__init__.py", "errors.py", "format.py"):
         shutil.copy(top / "reconciler" / name, installed / name)
     script = (
         "from reconciler.api.schema import crd, crd_directory, KINDS\n"
