@@ -25,7 +25,7 @@ def main() -> None:
     asked = parser.parse_args()
     scale = data.QUICK if asked.quick else data.FULL
     place = data.prepare(asked.dir)
-    demo = script.Demo(place, scale, print, *choose.team_of(place))
+    demo = script.Demo(place, scale, print, *choose.team_of(place, asked.quick))
     facts = script.run(demo)
     before, after, theirs = _planned(facts, "planned")
     rows = [

@@ -10,8 +10,11 @@ from reconciler.errors import UserError
 from reconciler.spark.session import runtime
 
 
-def team_of(place: Place) -> tuple[Team, str]:
-    """Return the team for this machine, and why it is that one: Spark's if Spark can run here."""
+def team_of(place: Place, quick: bool) -> tuple[Team, str]:
+    """Return the team for this machine, and why it is that one: Spark's if Spark can run here and
+    the demo need not be quick."""
+    if quick:
+        return DuckDbTeam(place), "a quick demo starts no JVM; without --quick, Spark queries it"
     try:
         runtime.spark_home()
     except UserError:

@@ -50,7 +50,7 @@ class Scale:
 
 
 FULL = Scale(scale_factor=1.0, parts=60, late_parts=5, target_bytes=8 << 20)
-QUICK = Scale(scale_factor=0.05, parts=60, late_parts=5, target_bytes=1 << 20)
+QUICK = Scale(scale_factor=0.05, parts=18, late_parts=2, target_bytes=1 << 20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,6 @@ def first_plan(demo: Demo) -> None:
     demo.title("The policy and the plan")
     demo.say((demo.place.layouts / "tpch.yaml").read_text())
     verb(demo, "plan", "-f", "layouts", "demo.tpch.lineitem", "--out", "plan.json")
-    verb(demo, "plan", "-f", "layouts", "demo.tpch.orders")
 
 
 def _copy_for_iceberg(demo: Demo) -> tuple[str, ...]:
@@ -272,7 +271,6 @@ def second_reconcile(demo: Demo, generated: Path) -> None:
     runs, log = demo.team.run_round(queries)
     compare.opened(demo.say, runs)
     _import(demo, log)
-    verb(demo, "plan", "-f", "layouts", "demo.tpch.lineitem")
     verb(demo, "apply", "-f", "layouts", "--until-converged", "--auto-approve")
     demo.title("And now?")
     verb(demo, "plan", "-f", "layouts", "-o", "wide")

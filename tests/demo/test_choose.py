@@ -35,8 +35,11 @@ def test_with_a_jdk_the_team_is_sparks(
 ) -> None:
     java(tmp_path / "jdk", r"java.base@17.0.2\njdk.incubator.vector@17.0.2\n")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    chosen, _ = choose.team_of(place)
+    chosen, _ = choose.team_of(place, quick=False)
     assert isinstance(chosen, SparkTeam)
+    quick, why = choose.team_of(place, quick=True)
+    assert isinstance(quick, DuckDbTeam)
+    assert "--quick" in why
 
 
 def test_an_old_java_is_not_enough(
@@ -44,7 +47,7 @@ def test_an_old_java_is_not_enough(
 ) -> None:
     java(tmp_path / "jdk", r"java.base@11.0.2\n")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    chosen, why = choose.team_of(place)
+    chosen, why = choose.team_of(place, quick=False)
     assert isinstance(chosen, DuckDbTeam)
     assert "JDK 17" in why
 
@@ -54,7 +57,7 @@ def test_without_java_the_team_is_duckdbs(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    chosen, why = choose.team_of(place)
+    chosen, why = choose.team_of(place, quick=False)
     assert isinstance(chosen, DuckDbTeam)
     assert "JDK 17" in why
 
@@ -69,7 +72,7 @@ def test_without_spark_the_team_is_duckdbs(
 
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", without)
-    chosen, why = choose.team_of(place)
+    chosen, why = choose.team_of(place, quick=False)
     assert isinstance(chosen, DuckDbTeam)
     assert "Spark" in why
 
