@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
 READERS = 16
+SLOW_SECONDS = 0.001
+"""A footer that took longer to read came over a network, or from a disk that was waited for."""
 MOST_FOOTER_BYTES = 256 << 20
 MOST_CACHE_BYTES = 1 << 30
 
@@ -103,15 +106,22 @@ def _stored(metadata: Any) -> set[tuple[int, str]]:
 
 
 def read_forms(files: Collection[File], read: Callable[[File], Form | None]) -> dict[str, Form]:
-    """Return the forms of the files by path, read side by side; those that `read` answers None for
-    are left out."""
-    if not files:
-        return {}
-    with ThreadPoolExecutor(min(READERS, len(files))) as pool:
-        forms = pool.map(carried(read), files)
-        return {
-            path: form for (path, _), form in zip(files, forms, strict=True) if form is not None
-        }
+    """Return the forms of the files by path; those that `read` answers None for are left out.
+
+    They are read one after the other as long as that is fast, as on a local disk, where threads
+    would only wait for each other, and side by side from the first slow one on.
+    """
+    found, left = {}, list(files)[::-1]
+    slow = False
+    while left and not slow:
+        file, begun = left.pop(), time.monotonic()
+        found[file[0]] = read(file)
+        slow = time.monotonic() - begun > SLOW_SECONDS
+    if left:
+        with ThreadPoolExecutor(min(READERS, len(left))) as pool:
+            paths = [path for path, _ in left]
+            found |= zip(paths, pool.map(carried(read), left), strict=True)
+    return {path: form for path, form in found.items() if form is not None}
 
 
 def stated_or_actual(tail_at: Callable[[int, int], bytes], size: int, actual: int) -> Form | None:

@@ -28,6 +28,8 @@ TAIL_BYTES = 1 << 16
 SIGNATURE_BYTES = 28
 """Bytes of the signature after a footer in plain text of a file with encrypted columns: a nonce and
 a tag (Parquet Modular Encryption, "Plaintext footer mode")."""
+MOST_RECENT = 8
+"""Schemas that are kept, for files of so many forms side by side."""
 MOST_DEPTH = 64
 """Levels of nesting of a schema, and of its Thrift structures."""
 
@@ -94,15 +96,29 @@ class Node:
             yield from child.walk()
 
 
+_recent: tuple[tuple[bytes, Node], ...] = ()
+"""The schemas that were decoded last, each after the bytes that it was decoded from."""
+
+
 def schema_in(footer: bytes) -> Node:
-    """Return the root of the schema in a serialised FileMetaData. Raises NotParquetError."""
+    """Return the root of the schema in a serialised FileMetaData. Raises NotParquetError.
+
+    The files of one writer begin their footers with the same bytes up to the end of the schema, of
+    which the schema is a function: these are decoded once.
+    """
+    global _recent
+    for start, known in _recent:
+        if footer.startswith(start):
+            return known
+    reader = _Reader(footer)
     try:
-        elements = _Reader(footer).schema_elements()
+        elements = reader.schema_elements()
         root, used = _node(elements, 0, 0)
     except (IndexError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise NotParquetError("the footer has no Parquet schema") from error
     if used != len(elements):
         raise NotParquetError("the footer's schema has columns outside its root")
+    _recent = ((footer[: reader.at], root), *_recent[: MOST_RECENT - 1])
     return root
 
 

@@ -6,6 +6,8 @@ import base64
 import contextlib
 import io
 import random
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io import load_file_io
 
+from reconciler.catalog import file_forms
 from reconciler.catalog.file_forms import FormCache, form_from, read_forms, through
 from reconciler.catalog.parquet import footer_in, open_parquet, with_footer
 from reconciler.catalog.positions import positions_in
 from reconciler.rewrite.files import TableShape
 from reconciler.rewrite.read import Damaged, Reader
 from reconciler.rewrite.storage import Opening, Scratch
+from reconciler.table import parquet_schema
 from reconciler.table.parquet_schema import NotParquetError, schema_in
 from reconciler.table.physical import RLE, SPLIT, FileForm, WrongRows, WrongSize
 
@@ -195,6 +199,35 @@ def test_forms_are_read_side_by_side_and_a_wrong_size_is_told_from_a_missing_fil
     for size in (len(data) - 9, len(data) + 5, 4, 0):
         found = read_forms([("a", size)], through(Files(tmp_path)))  # type: ignore[arg-type]
         assert found == {"a": WrongSize(size, len(data))}
+
+
+def test_files_of_a_slow_store_are_read_side_by_side(tmp_path: Path) -> None:
+    data, threads = parquet(pa.array([1, 2])), set[int]()
+
+    def slow(file: tuple[str, int]) -> FileForm:
+        threads.add(threading.get_ident())
+        time.sleep(3 * file_forms.SLOW_SECONDS)
+        return form(data)
+
+    found = read_forms([(str(n), len(data)) for n in range(12)], slow)
+    assert len(found) == 12 and len(threads) > 2
+
+
+def test_a_schema_is_the_same_whatever_was_decoded_before() -> None:
+    """Schemas begin alike here, and one is the start of another."""
+    columns = {"a": pa.array([1, 2]), "b": pa.array(["x", None]), "c": pa.array([[1.5], []])}
+    every = [
+        parquet(*(columns[name][:rows] for name in names))
+        for names in ("a", "ab", "abc", "ac", "b", "bc", "c", "ba", "cab", "cb")
+        for rows in (1, 2)
+    ]
+    alone = []
+    for data in every:
+        parquet_schema._recent = ()
+        alone.append(form(data).schema)
+    assert len(set(alone)) == 10
+    assert [form(data).schema for data in every * 2] == alone * 2
+    assert len(parquet_schema._recent) == parquet_schema.MOST_RECENT
 
 
 def test_what_is_known_of_a_file_is_kept_by_table_path_and_size(tmp_path: Path) -> None:
