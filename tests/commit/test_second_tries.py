@@ -96,3 +96,19 @@ def test_what_tasks_of_delete_maintenance_read_again_is_charged(
     with pytest.raises(MemoryExhaustedError):
         executor._carried_out(attempt, 1, [("a01", action)])
     assert [one.read_bytes for one in executor.dropped(attempt)] == [30 + SIZE]
+
+
+def test_a_batch_that_lost_its_files_is_charged_though_another_is_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another writer removes files of the first batch while they are read; the second is sent."""
+    executor = object.__new__(CompactExecutor)
+    executor.run = SimpleNamespace(stopping=lambda: False)  # type: ignore[assignment]
+    monkeypatch.setattr(CompactExecutor, "input_bytes", lambda _, paths: SIZE)
+    monkeypatch.setattr(CompactExecutor, "_batches", lambda _, pending: ([one] for one in pending))
+    sent: Any = lambda _, attempt, number, items: number == 2 and executor.begun.pop("a02") == SIZE  # noqa: E731
+    monkeypatch.setattr(CompactExecutor, "_carried_out", sent)
+    attempt: Any = SimpleNamespace(id="p-1")
+    action: Any = SimpleNamespace(inputs=())
+    assert executor.work(attempt, [("a01", action), ("a02", action)])
+    assert [(one.action_id, one.read_bytes) for one in executor.dropped(attempt)] == [("a01", SIZE)]

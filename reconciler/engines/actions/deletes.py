@@ -52,7 +52,7 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         self.read_of: int | None = None
         """Id of this snapshot."""
         self.begun: dict[str, int] = {}
-        """Bytes read by each action of the present batch, by its id, until the batch is sent."""
+        """Bytes read by each action of the attempt whose batch was begun and not sent, by its id."""
 
     # Judging
 
@@ -99,7 +99,7 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         for number, items in enumerate(self._batches(pending), start=1):
             if self.run.stopping():
                 break
-            self.begun = {key: self.input_bytes(action.inputs) for key, action in items}
+            self.begun |= {key: self.input_bytes(action.inputs) for key, action in items}
             conflicts |= not self._carried_out(attempt, number, items)
         return conflicts
 
@@ -145,10 +145,12 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         operation: Operation,
         made: Replacement,
     ) -> bool:
-        parts = [*_parts(items, self.files, made, self.begun), *self._settled_with(items, made)]
+        sizes = {key: self.begun[key] for key, _ in items}
+        parts = [*_parts(items, self.files, made, sizes), *self._settled_with(items, made)]
         for part in parts:
             self.run.on_event(part.verified)
-        self.begun = {}
+        for key in sizes:
+            del self.begun[key]
         return batch.send(self.run, attempt, number, operation, parts)
 
     def _settled_with(self, items: Items[SomeDeletes], made: Replacement) -> list[Part]:
@@ -220,15 +222,15 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
         paths = [path for _, action in items for path in action.inputs]
         inputs = of_paths(self.files, paths)
         base = f"{attempt.id}/{number}"
-        size = sum(self.begun.values())
+        size = sum(self.begun[key] for key, _ in items)
         title = f"{items[0][1].verb}  {count(len(paths))} delete files {iec(size)}"
         run.say("start", f"{title}  reading", items[0][0])
-        with ThreadPoolExecutor(1, thread_name_prefix="deletes") as pool:
-            future = pool.submit(self._measured, attempt, base, inputs)
-            try:
+        try:
+            with ThreadPoolExecutor(1, thread_name_prefix="deletes") as pool:
+                future = pool.submit(self._measured, attempt, base, inputs)
                 made = self._awaited(attempt, future, base, paths)
-            finally:  # the budgets count what tasks that died have read, however this ends
-                self.begun[items[0][0]] += attempt.repeated.get(base, 0)
+        finally:  # the budgets count what tasks that died have read, however this ends
+            self.begun[items[0][0]] += attempt.repeated.get(base, 0)
         if made is None:
             return run.stopped
         assert made.tasks is not None
