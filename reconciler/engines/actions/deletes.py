@@ -149,9 +149,12 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         parts = [*_parts(items, self.files, made, sizes), *self._settled_with(items, made)]
         for part in parts:
             self.run.on_event(part.verified)
-        for key in sizes:
-            del self.begun[key]
-        return batch.send(self.run, attempt, number, operation, parts)
+        try:
+            return batch.send(self.run, attempt, number, operation, parts)
+        finally:
+            if number in attempt.sent:
+                for key in sizes:
+                    del self.begun[key]
 
     def _settled_with(self, items: Items[SomeDeletes], made: Replacement) -> list[Part]:
         """Return parts of the plan's other actions whose inputs all went into the new delete

@@ -239,11 +239,13 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         paths = [file.path for one in written for file in one.group.inputs]
         tasks = attempt.table.tasks(attempt.snapshot_id, paths)
         files = [file for one in written for file in one.files]
-        self.sent.update(one.number for one in written)
         operation = replace(self._operation(attempt, tasks, files), trees=_trees(written))
-        return batch.send(
-            self.run, attempt, number, operation, [_part(one, groups) for one in written]
-        )
+        parts = [_part(one, groups) for one in written]
+        try:
+            return batch.send(self.run, attempt, number, operation, parts)
+        finally:
+            if number in attempt.sent:
+                self.sent.update(one.number for one in written)
 
     def _operation(
         self, attempt: Attempt, tasks: Tasks, files: Sequence[WrittenFile]

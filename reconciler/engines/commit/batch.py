@@ -122,6 +122,7 @@ def _record_intent(
         commits=tuple(change.uuid for change in commits),
     )
     run.ledger.record_intent(intent)
+    attempt.sent.add(number)
     run.in_doubt = True
     return intent
 

@@ -50,6 +50,8 @@ class Attempt:
     repeated: dict[str, int] = field(default_factory=dict)
     """Bytes of inputs that were read once more, by what the names of the group's work begin
     with."""
+    sent: set[int] = field(default_factory=set)
+    """Numbers of the batches that were recorded as about to be sent: an outcome has their cost."""
     _known: dict[str, Any] = field(default_factory=dict)
     """What `once` returned, by name."""
     _lock: threading.RLock = field(default_factory=threading.RLock)

@@ -55,7 +55,7 @@ class Recorded:
         verified = Event("verified", "", "a01")
         part = batch.Part("a01", "a01", verified, ("in",), OUTPUTS, 9, 9, 9, 0.0, 0.0, 0.0)
         attempt: Any = SimpleNamespace(
-            table=self.run.table, snapshot_id=1, id="p-1-a", prefix=PREFIX
+            table=self.run.table, snapshot_id=1, id="p-1-a", prefix=PREFIX, sent=set()
         )
         return batch.send(self.run, attempt, 1, Mark(), (part,))
 
