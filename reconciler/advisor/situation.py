@@ -234,11 +234,12 @@ class UnfitFiles:
 def unfit_files(given: AdviceInput) -> list[UnfitFiles]:
     """Return the data files that cannot be rewritten, by reason; none for a sound table."""
     return [
-        *_unsupported(given.table), *_only_by_spark(given), *_refused(given), *_undone(given),
+        *_unsupported(given), *_only_by_spark(given), *_refused(given), *_undone(given),
     ]  # fmt: skip
 
 
-def _unsupported(table: FileTable) -> list[UnfitFiles]:
+def _unsupported(given: AdviceInput) -> list[UnfitFiles]:
+    table, deletes = given.table, given.deletes
     known = table.schema.by_id
     gone = [
         number
@@ -252,6 +253,7 @@ def _unsupported(table: FileTable) -> list[UnfitFiles]:
         "of a partition spec whose column was dropped": np.isin(table.spec_id, gone),
         "of a table that has one file in two manifest entries": repeated,
         "with a line end or tab in the path, which some readers drop": ambiguous(table.path),
+        "with a line end in a delete file's path": deletes.under(ambiguous(deletes.path), table),
     }
     found = []
     for why, mask in masks.items():
@@ -268,10 +270,9 @@ def _only_by_spark(given: AdviceInput) -> list[UnfitFiles]:
     of the table."""
     deletes = given.deletes
     why = only_by_spark(given.table.schema, f"delete files in {OTHER_FORMAT} apply")
-    under = [deletes.reaches(n, given.table) for n in np.flatnonzero(deletes.other_format).tolist()]
-    if not why or not under:
+    if not why:
         return []
-    rows = np.unique(np.concatenate(under))
+    rows = np.flatnonzero(deletes.under(deletes.other_format, given.table)).astype(np.int64)
     text = f"{plural(len(rows), 'file')}: {why}"
     return [UnfitFiles(rows, reasons.NOT_REWRITABLE, text, readable=True)] if len(rows) else []
 
@@ -436,7 +437,7 @@ def _table_facts(given: AdviceInput, view: TableView, outlook: Outlook) -> Table
         view=view,
         refused=refused,
         rewritable=rewritable,
-        refused_deletes=refused_deletes(given),
+        refused_deletes=refused_deletes(given) | ambiguous(given.deletes.path),
         present=present,
         recent=present & _recent(table, settings),
         groups=tuple(table.groups()) if len(table) else (),

@@ -161,6 +161,13 @@ class DeleteTable:
             return members[files.sequence[members] < sequence]
         return members[files.sequence[members] <= sequence]
 
+    def under(self, chosen: Bool, files: FileTable) -> Bool:
+        """Return bool[files]: those to which a reader applies any of the chosen delete files."""
+        found = np.zeros(len(files), dtype=np.bool_)
+        for row in np.flatnonzero(chosen).tolist():
+            found[self.reaches(row, files)] = True
+        return found
+
     @cached_property
     def derived(self) -> dict[str, Any]:
         """Cache of values derived from this table; a table never changes."""

@@ -323,6 +323,25 @@ def test_equality_deletes_are_not_converted_where_a_file_is_refused(refused: str
     assert reasons.REFUSED_FILES in reason_of(found)
 
 
+@pytest.mark.parametrize("kind", ["ConvertDeletes", "CompactDeletes", "Recluster"])
+def test_no_delete_file_is_read_whose_path_has_a_line_end(kind: str) -> None:
+    """PyIceberg would read another file for it, and the witness the same one."""
+    scope = Scope.EQUALITY if kind == "ConvertDeletes" else Scope.PARTITION
+    wanted = [Delete(scope, 50, snapshot=n) for n in range(6)]
+    settings = replace(SETTINGS, deletes=DeletePolicy(mode="Keep", compaction="Minor"))
+    asked, files, table = queries(20.0), *world(named(0.9) if kind == "Recluster" else wanted)
+    given = AdviceInput(
+        files, asked, settings if kind == "CompactDeletes" else AUTO, deletes=table,
+        operations=history(6, 6 * DAY),
+    )  # fmt: skip
+    assert kind in kinds(decide(given))
+    path = np.array([f"{one[:-9]}\n{one[-9:]}" for one in table.path], dtype=object)
+    found = decide(replace(given, deletes=replace(table, path=path)))
+    under = {one for n in range(len(table)) for one in files.path[table.reaches(n, files)]}
+    assert under and not _inputs(found) & {*path, *under}
+    assert {reasons.NOT_REWRITABLE, reasons.REFUSED_FILES} & {*reason_of(found)}
+
+
 @pytest.mark.parametrize("unfit", ["parquet", "encrypted"])
 def test_equality_deletes_are_not_converted_over_a_file_that_verification_cannot_read(
     unfit: str,

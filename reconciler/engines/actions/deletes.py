@@ -52,7 +52,7 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         self.read_of: int | None = None
         """Id of this snapshot."""
         self.begun: dict[str, int] = {}
-        """Bytes read by each action of the attempt whose batch was begun and not sent, by its id."""
+        """Bytes read by each action whose batch was begun and not sent, by its id."""
 
     # Judging
 
