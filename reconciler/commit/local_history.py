@@ -62,6 +62,9 @@ class LocalHistory:
     def ancestors(self) -> Iterator[SnapshotInfo]:
         return (snapshot_info(one) for one in self.state.line(self.head()))
 
+    def main_log(self) -> list[int]:
+        return [int(one["snapshot-id"]) for one in self.state.metadata.get("snapshot-log") or ()]
+
     def is_ancestor(self, head: int, snapshot_id: int) -> bool:
         return any(int(one["snapshot-id"]) == snapshot_id for one in self.state.line(head))
 

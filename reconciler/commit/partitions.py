@@ -92,9 +92,17 @@ def minimal(value: int) -> bytes:
     return value.to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
-def key(partition: Mapping[int, Any]) -> tuple[str, ...]:
-    """Return what tells partitions of one spec apart; NaN is one value, -0.0 another than 0.0."""
-    return tuple(map(repr, partition.values()))
+def key(values: Mapping[int, Any], partition: Sequence[PartitionField] = ()) -> tuple[str, ...]:
+    """Return what tells partitions of one spec apart; NaN is one value, -0.0 another than 0.0.
+
+    partition: the fields of the spec. Manifests that were written before and after a decimal became
+    wider have its values in different numbers of bytes; within one manifest it is not needed.
+    """
+    decimals = {one.field_id for one in partition if one.type.startswith("decimal")}
+    return tuple(
+        repr(int.from_bytes(value, "big", signed=True) if value and one in decimals else value)
+        for one, value in values.items()
+    )
 
 
 def text_of(partition: Sequence[PartitionField], values: Iterable[Any]) -> str:

@@ -42,7 +42,7 @@ class Counts:
 
     def _count(self, layout: Layout, file: File, *, removed: bool) -> None:
         names = tuple((one.name, one.transform) for one in layout.partition)
-        key = (names, partitions.key(file.partition))
+        key = (names, partitions.key(file.partition, layout.partition))
         counted = self._by_partition.setdefault(key, Counter())
         self._example.setdefault(key, (layout, file))
         for name, number in _counted(file).items():

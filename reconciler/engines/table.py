@@ -70,6 +70,11 @@ class History(Protocol):
         expired."""
         ...
 
+    def main_log(self) -> Sequence[int]:
+        """Return the snapshots that main has had, in order, as far as the metadata remember
+        them."""
+        ...
+
     def is_ancestor(self, head: int, snapshot_id: int) -> bool:
         """Whether the walk back from `head` reaches the snapshot; a snapshot reaches itself."""
         ...

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.engines.commit import audit, cleanup, commit, fence, fit, metadata_files, standing
+from reconciler.engines.commit import (
+    audit,
+    cleanup,
+    commit,
+    displaced,
+    fence,
+    fit,
+    metadata_files,
+    standing,
+)
 from reconciler.engines.commit.history import Committed
 from reconciler.engines.commit.operations import Operation
 from reconciler.engines.schedule.attempt import Attempt
@@ -147,6 +156,7 @@ def _commit_to_main(
     if isinstance(sent, commit.Refused):
         return sent
     _record_commit(run, intent, sent.snapshot_id, parts)
+    displaced.refuse(run.table, sent.snapshot_id)
     return None
 
 

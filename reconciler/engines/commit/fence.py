@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.engines.answers import Kind
-from reconciler.engines.commit import audit, cleanup, history, metadata_files
+from reconciler.engines.commit import audit, cleanup, displaced, history, metadata_files
 from reconciler.engines.commit.history import Committed
 from reconciler.engines.commit.operations import Mark
 from reconciler.engines.schedule import processes
@@ -82,6 +82,7 @@ def resolve(
             base = intent.base_snapshot_id
             gone_now = metadata_files.remove_of_commits(table, intent.commits, base).required()
             ledger.record_outcomes(intent, outcomes)
+            displaced.refuse(table, outcomes[0].snapshot_id)
             removed, size = removed + gone_now.files, size + gone_now.bytes
         others = (catalog, identifier)
         left = cleanup.remove_leftovers(table, members[0].prefix, others=others, commits=failed)
@@ -232,6 +233,7 @@ def append_mark(table: Table, attempt_id: str, batch: int) -> None:
         raise _unfenced(attempt_id) from failed
     if appended is not None:
         metadata_files.tidy(table, change, answered=answer.kind is Kind.ACCEPTED)
+        displaced.refuse(table, appended)
         return
     accepted = answer.kind is Kind.ACCEPTED
     if accepted and _moved_past(table, base):  # the mark has expired since

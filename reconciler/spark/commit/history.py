@@ -57,6 +57,9 @@ class JavaHistory:
     def ancestors(self) -> Iterator[SnapshotInfo]:
         return iceberg.ancestors(self.java)
 
+    def main_log(self) -> list[int]:
+        return [int(one.snapshotId()) for one in iceberg.each(self.java.history())]
+
     def is_ancestor(self, head: int, snapshot_id: int) -> bool:
         util = self.spark._jvm.org.apache.iceberg.util.SnapshotUtil
         return bool(util.isAncestorOf(self.java, head, snapshot_id))

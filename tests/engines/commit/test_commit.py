@@ -68,6 +68,9 @@ class Catalog:
                 return
             yield info
 
+    def main_log(self) -> list[int]:
+        return [info.id for info in self.line]
+
     def is_ancestor(self, head: int, one: int) -> bool:
         return self.snapshot(one) is not None
 

@@ -303,7 +303,7 @@ class Draw:
         ]  # fmt: skip
 
     def block_column(self) -> list[Action]:
-        if COLUMN in self.table.properties():
+        if COLUMN in self.table.properties() or self.table.format_version() < 2:
             return []
         return [SetBlockColumn(f"block{next(_numbers)}")]
 
