@@ -43,11 +43,33 @@ def hostile_code(directory: Path) -> Iterator[Path]:
         sys.modules.pop("hostile_code", None)
 
 
+def served_table(directory: Path) -> Callable[[], dict[str, Any]]:
+    """Makes the table sales.orders of six files; returns what a server says of it."""
+    import pyarrow as pa
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    uri, warehouse = f"sqlite:///{directory}/served.db", f"file://{directory}/served"
+    catalog = SqlCatalog("rec", uri=uri, warehouse=warehouse)
+    catalog.create_namespace("sales")
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    made = catalog.create_table("sales.orders", schema)
+    for number in range(6):
+        made.append(pa.table({"id": [number, 99], "name": ["a", "z"]}, schema=schema))
+    location = catalog.load_table("sales.orders").metadata_location
+    metadata = Path(location.removeprefix("file://")).read_text()
+    return lambda: {
+        "sales.orders": {"metadata-location": location, "metadata": json.loads(metadata)}
+    }
+
+
 class HostileCatalog:
     """sends: properties by the place of an answer that they are put into.
 
     tables: by "namespace.name" the metadata as JSON, of a server that stands alone; views: the
     names of its views. requests: the method, path and headers of each request, in order.
+    echo: if not 0, the status with which a server that stands alone refuses every request but that
+    for its configuration; the text of the error repeats all headers and all that it `sends`.
+    granted: the token that it gives for a client's credential.
     """
 
     def __init__(self, tables: Callable[[], Mapping[str, Any]] = dict, upstream: str = "") -> None:
@@ -55,6 +77,8 @@ class HostileCatalog:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.tables = tables
         self.views: set[str] = set()
+        self.echo = 0
+        self.granted = "granted"
         self.upstream = urlsplit(upstream).netloc
         handler = type("Handler", (_Handler,), {"catalog": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -89,6 +113,11 @@ class HostileCatalog:
         names = [name.rpartition(".") for name in tables]
         if parts == ["config"]:
             return 200, {"defaults": {}, "overrides": {}}
+        if parts[-1:] == ["tokens"]:
+            return 200, {"access_token": self.granted, "token_type": "bearer", "expires_in": 3600}
+        if self.echo:
+            text = json.dumps([self.requests[-1], self.sends, self.granted])
+            return self.echo, {"error": {"message": text, "type": "Echo", "code": self.echo}}
         if parts == ["namespaces"]:
             nested = "parent=" in path
             found = [] if nested else sorted({space for space, _, _ in names})

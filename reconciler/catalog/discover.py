@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from reconciler.api.catalog_config import CatalogConfig
@@ -23,7 +24,7 @@ from reconciler.catalog.properties import (
     pyiceberg_properties,
     spark_conf,
 )
-from reconciler.errors import UserError
+from reconciler.errors import UserError, first_line
 from reconciler.table.observation import quoted_name
 
 __all__ = [
@@ -308,22 +309,12 @@ def _from_pyiceberg(env: Mapping[str, str]) -> Iterable[CatalogConfig]:
 
 def _pyiceberg_file(env: Mapping[str, str]) -> tuple[str, dict[str, dict[str, str]]]:
     """Return the first .pyiceberg.yaml of $PYICEBERG_HOME, the home and the working directory."""
-    import yaml
-
     homes = (env.get("PYICEBERG_HOME"), env.get("HOME"), str(Path.cwd()))
     for directory in (home for home in homes if home):
         path = Path(directory) / ".pyiceberg.yaml"
         if not path.is_file():
             continue
-        try:
-            # as in pyiceberg: every scalar is text
-            body = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader) or {}
-        except yaml.YAMLError as error:
-            raise UserError(
-                f"{path} is not valid YAML",
-                details=tuple(str(error).splitlines()[:2]),
-                do="correct it, or point PYICEBERG_HOME to another directory",
-            ) from error
+        body = _strict_yaml(path)
         catalogs = {key.lower(): value for key, value in body.items()}.get("catalog") or {}
         return ".pyiceberg.yaml", {
             str(name).lower(): {str(key).lower(): str(value) for key, value in entry.items()}
@@ -331,6 +322,25 @@ def _pyiceberg_file(env: Mapping[str, str]) -> tuple[str, dict[str, dict[str, st
             if isinstance(entry, dict)
         }
     return "", {}
+
+
+def _strict_yaml(path: Path) -> dict[str, Any]:
+    """Return the file's content as pyiceberg reads it, which takes less than YAML allows: importing
+    pyiceberg fails on any other file."""
+    import strictyaml
+
+    try:
+        found = strictyaml.load(path.read_text(encoding="utf-8")).data or {}
+    except strictyaml.YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        at = f"line {mark.line + 1}: " if mark is not None else ""
+        raise UserError(
+            f"pyiceberg cannot read {path}",
+            details=(f"{at}{problem or first_line(error)}",),
+            do="write each property on a line of its own, without braces, brackets, anchors and "
+            "tags; or point PYICEBERG_HOME to another directory",
+        ) from error
+    return found if isinstance(found, dict) else {}
 
 
 def _from_spark_defaults(env: Mapping[str, str]) -> Iterable[CatalogConfig]:

@@ -124,11 +124,14 @@ class _Job:
         self.say(event.text, phase=event.phase, **extra)
 
     def say(self, message: str, level: str = "info", **more: Any) -> None:
-        """Write one JSON line on stderr, without any secret of the catalog."""
+        """Write one JSON line on stderr, without any secret of the catalog, nor what looks like
+        one: an engine may repeat keys that the catalog handed out."""
+        from reconciler.operator.logs import redact
+
         line = {
             "time": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
             "level": level,
-            "message": message,
+            "message": redact(message),
             **self.identity,
             **more,
         }

@@ -4,42 +4,36 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from reconciler.cli.main import build
 from tests.class_properties import ALL
 from tests.cli.in_process import runner
-from tests.hostile_catalog import EVIL, PLACES, HostileCatalog, hostile_code
+from tests.hostile_catalog import (
+    CONFIG,
+    CREDENTIALS,
+    EVIL,
+    OVERRIDES,
+    PLACES,
+    HostileCatalog,
+    hostile_code,
+    served_table,
+)
 from tests.said import Said
-
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileCatalog]:
-    from pyiceberg.catalog.sql import SqlCatalog
-
     for name in list(os.environ):
         if name.startswith(("PYICEBERG_", "LAYOUTCTL_", "SPARK_")):
             monkeypatch.delenv(name)
-    catalog = SqlCatalog("rec", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("sales")
-    made = catalog.create_table("sales.orders", SCHEMA)
-    for number in range(6):
-        made.append(pa.table({"id": [number, 99], "name": ["a", "z"]}, schema=SCHEMA))
-    location = catalog.load_table("sales.orders").metadata_location
-    metadata = json.loads(Path(location.removeprefix("file://")).read_text())
-
-    def tables() -> dict[str, Any]:
-        return {"sales.orders": {"metadata-location": location, "metadata": metadata}}
-
-    server = HostileCatalog(tables)
+    server = HostileCatalog(served_table(tmp_path))
     server.sends = {place: dict.fromkeys(ALL, EVIL) for place in PLACES}
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("LAYOUTCTL_STATE", str(tmp_path / "state"))
@@ -75,6 +69,56 @@ def test_a_view_of_a_catalog_is_called_a_view(
         said(err)
     asked = [path for _, path, _ in hostile.requests if "/views/" in path]
     assert [path.rpartition("/")[2] for path in asked] == ["monthly", "weekly"]
+
+
+SECRETS = {
+    "token": {
+        "token": "planted-token", "header.X-Api-Key": "planted-key",
+        "header.Cookie": "s=planted-cookie", "s3.secret-access-key": "planted-own-s3",
+    },
+    "credential": {
+        "credential": "client:planted-credential", "uri": "http://bob:planted-password@{host}",
+    },
+}  # fmt: skip
+"""By the way of logging in, properties of a catalog, each with a secret of its own."""
+VENDED = {
+    CONFIG: {"s3.secret-access-key": "planted-s3", "token": "planted-served"},
+    CREDENTIALS: {"s3.session-token": "planted-vended", "adls.sas-token.a": "planted-sas"},
+    OVERRIDES: {"adls.account-key": "planted-account"},
+}
+
+
+@pytest.mark.parametrize("login", SECRETS)
+def test_no_secret_is_printed_or_kept_though_the_server_repeats_all(
+    hostile: HostileCatalog,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    tmp_path: Path,
+    login: str,
+) -> None:
+    hostile.sends, hostile.granted = VENDED, "planted-granted"
+    host = hostile.uri.removeprefix("http://")
+    known = {k: v.replace("{host}", host) for k, v in SECRETS[login].items()}
+    lines = [f'    {k}: "{v}"' for k, v in {"uri": hostile.uri, **known}.items()]
+    monkeypatch.delenv("PYICEBERG_CATALOG__LAKE__URI")
+    (tmp_path / ".pyiceberg.yaml").write_text("\n".join(["catalog:", "  lake:", *lines]))
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    run = runner(monkeypatch, capsys)
+    printed, codes = "", set()
+    for hostile.echo in (0, 401, 500):
+        for command in (
+            "catalogs -o wide", "catalogs -o json", "observe", "observe sales.orders -o json",
+            "plan sales.orders", "plan sales.orders -o json", "top", "report --all",
+        ):  # fmt: skip
+            code, out, err = run(*command.split())
+            printed += out + err
+            codes.add(code)
+    assert codes == {0, 1, 5}
+    sent = json.dumps([headers for _, _, headers in hostile.requests])
+    assert "planted" in sent
+    kept = [p for p in tmp_path.rglob("*") if p.is_file() and p.name != ".pyiceberg.yaml"]
+    assert [p for p in kept if b"planted" in p.read_bytes()] == []
+    assert re.findall("planted-[a-z0-9-]+", printed) == []
 
 
 def test_a_name_commands_no_terminal(

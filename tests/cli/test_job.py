@@ -17,7 +17,7 @@ import pytest
 
 from reconciler.api.documents import Recommend
 from reconciler.api.run_document import RecommendRun, RunDocument
-from reconciler.cli.job import _exit_code
+from reconciler.cli.job import _exit_code, _Job
 from reconciler.errors import BlockedError, InternalError, VerificationError
 from reconciler.kube.termination_message import MOST_BYTES, Cause, LastWords
 from tests.conftest import sqlite_catalog
@@ -91,6 +91,13 @@ def made(tmp_path: Path) -> Iterator[Prepared]:
     config = sqlite_catalog(tmp_path)
     catalog = SqlCatalog(config.name, **dict(config.properties))
     yield prepared(config, catalog, tmp_path / "plans", partitions=4)
+
+
+def test_what_an_engine_repeats_of_a_catalogs_answer_is_in_no_line(capsys: Any) -> None:
+    job = _Job()
+    job.say(f'RESTException: {{"s3.session-token": "{PLANTED}"}} Authorization: Bearer {PLANTED}')
+    (line,) = capsys.readouterr().err.splitlines()
+    assert PLANTED not in line and "RESTException" in json.loads(line)["message"]
 
 
 @pytest.mark.jvm

@@ -61,6 +61,7 @@ class Cluster:
         self.server = FakeServer(lambda: dt.datetime.now(dt.UTC))
         self.api = FakeApi(self.server)
         self.index = Index()
+        self.metrics = Metrics()
         self.path = tmp_path
         self.local_files = local_files
         self.reconcilers = self.start()
@@ -72,7 +73,7 @@ class Cluster:
             allowed_networks=networks(["127.0.0.1"]), catalog_deadline=120.0,
         )  # fmt: skip
         runtime: Any = SimpleNamespace(
-            api=self.api, index=self.index, settings=settings, metrics=Metrics(),
+            api=self.api, index=self.index, settings=settings, metrics=self.metrics,
             enqueue=lambda key, due: None, held=lambda: True, stopping=lambda: False,
         )  # fmt: skip
         return build(runtime)
