@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,16 @@ class Twins:
         assert answer.kind is Kind.ACCEPTED, answer
         self.python.refresh()
 
-    def differences(self, *, ordered: bool = True) -> dict[str, Any]:
+    def differences(
+        self, *, ordered: bool = True, plain: Callable[[Any], Any] = lambda value: value
+    ) -> dict[str, Any]:
+        """plain: applied to what is compared, to drop what is random."""
         sides = [LiveTable(self.bench.config, ("jobs", one)) for one in self.names]
         one, other = (Picture(side) for side in sides)
-        found = differing(other.metadata(), one.metadata())
+        found = differing(plain(other.metadata()), plain(one.metadata()))
         for branch in sides[0].state.refs:
             heads = [side.state.head(branch) for side in sides]
-            lists = [picture.manifests(head) for picture, head in
+            lists = [plain(picture.manifests(head)) for picture, head in
                      zip((other, one), reversed(heads), strict=True)]  # fmt: skip
             if not ordered:
                 lists = [
