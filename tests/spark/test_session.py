@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions
 
 import reconciler.spark as spark_package
-from reconciler.spark.session import class_archive
+from reconciler.spark.session import class_archive, iceberg, streams
 from reconciler.spark.session.names import OF_SPARK, PACKAGES
 from reconciler.spark.session.session import _same_sigint
 from reconciler.spark.session.settings import launch_settings
@@ -63,6 +63,12 @@ def _noting(honest: Callable[[Any, str], Any], asked: list[str]) -> Callable[[An
         return honest(self, name)
 
     return noted
+
+
+def test_no_text_is_no_line(spark: Any) -> None:
+    assert iceberg.java_set(spark, []).isEmpty()
+    assert streams.numbers(spark, {}).isEmpty()
+    assert streams.numbers(spark, {"": 7}).size() == 1
 
 
 def test_every_package_that_is_used_is_remembered() -> None:

@@ -90,8 +90,11 @@ def java_list(spark: Any, values: Iterable[Any]) -> Any:
 
 def java_lines(spark: Any, texts: Iterable[str]) -> Any:
     """Return a java.util.stream.Stream of strings in a few calls, however many there are."""
+    known = list(texts)
+    if not known:  # a text of no characters splits into one line
+        return spark._jvm.java.util.stream.Stream.empty()
     pattern = spark._jvm.java.util.regex.Pattern
-    return pattern.compile("\n").splitAsStream("\n".join(texts))
+    return pattern.compile("\n").splitAsStream("\n".join(known))
 
 
 def java_set(spark: Any, texts: Iterable[str]) -> Any:

@@ -427,9 +427,12 @@ class RandomTable:
 
     def expected_at(self, snapshot_id: int) -> dict[int, Row]:
         """The rows of a snapshot: those of the last one before it that another writer made, since
-        nothing of ours changes rows."""
+        nothing of ours changes rows. They are kept, since what lies between may expire."""
+        between = []
         while snapshot_id not in self.rows_at:
+            between.append(snapshot_id)
             snapshot_id = self.table.metadata.snapshot_by_id(snapshot_id).parent_snapshot_id
+        self.rows_at |= dict.fromkeys(between, self.rows_at[snapshot_id])
         return self.rows_at[snapshot_id]
 
     def expected(self, snapshot_id: int) -> Counter[Found]:
