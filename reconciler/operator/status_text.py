@@ -6,8 +6,9 @@ Numbers are rounded so that a status changes only with a real change.
 from __future__ import annotations
 
 import datetime as dt
+import re
 
-from reconciler.api.quantities import format_duration
+from reconciler.api.quantities import format_duration, parse_bytes
 
 
 def utc(moment: dt.datetime) -> str:
@@ -29,6 +30,19 @@ def short_bytes(value: float) -> str:
     if unit and size < 9.95:
         return f"{size:.1f}".removesuffix(".0") + unit
     return f"{size:.0f}{unit}"
+
+
+def most_bytes(text: str) -> int:
+    """Return the most bytes that `short_bytes` prints so; 0 for another text."""
+    found = re.fullmatch(r"(\d{1,4})(?:\.(\d))?([KMGTP]i)?", text)
+    if found is None:
+        return 0
+    whole, tenth, unit = found.groups()
+    if unit is None:
+        return int(whole)
+    size = int(whole) * 20 + int(tenth or 0) * 2
+    rounded = 1 if tenth or int(whole) < 10 else 10
+    return (size + rounded) * parse_bytes(f"1{unit}") // 20
 
 
 def short_duration(seconds: float) -> str:

@@ -16,7 +16,7 @@ from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.catalog.plan_retention import plans_in_use
 from reconciler.operator.job_record import record_of
 from reconciler.operator.spending import charges
-from reconciler.operator.status_text import utc
+from reconciler.operator.status_text import most_bytes, short_bytes, utc
 from reconciler.operator.work import LAUNCH_KEY
 from reconciler.plan.ledger import Reservation
 from tests.examples import seeds
@@ -174,6 +174,32 @@ def test_what_was_admitted_is_known_after_a_restart(lost: str) -> None:
         == {n: sum(c.rewrite_bytes for c in held) for n, held in before.items()}
         == {NAMESPACE: GIB, OTHER: GIB}
     )
+
+
+def test_a_lost_record_counts_earlier_jobs_of_the_day() -> None:
+    """By the history in the status, where what a job read is rounded: up."""
+    world, _, theirs = two_tenants()
+    world.cap = 100 * GIB
+    world.turn(world.operator(), 3)
+    (job,) = (one for one in world.jobs() if one["metadata"]["namespace"] == OTHER)
+    world.start(job)
+    world.end(job)
+    world.turn(world.operator(), 2)
+    status = world.layout(theirs, OTHER)["status"]
+    (last,) = status["history"]
+    for size, hours in ((3 * GIB + (50 << 20), 1), (1 << 40, 25)):
+        at = utc(world.now - dt.timedelta(hours=hours))
+        earlier = {"finishedAt": at, "rewriteBytes": short_bytes(size)}
+        status["history"] += [last | earlier, last | earlier | {"planId": "p-0"}]
+    del world.server.objects[(CONFIG_MAP.plural, NAMESPACE, "lease")]
+    world.turn(world.operator(), 1)
+    counted = sum(one.rewrite_bytes for one in book(world).spent(world.now)[OTHER])
+    assert 7 * GIB + (100 << 20) <= counted < 7.4 * GIB
+
+
+@pytest.mark.parametrize("size", [0, 7, 1023, 1024, 9_990, 10_189, 10_190, 5 << 20, 1023.4 * 2**30])
+def test_a_rounded_size_is_at_most_what_it_is_read_as(size: float) -> None:
+    assert size <= most_bytes(short_bytes(size)) <= 1.06 * size
 
 
 def test_a_record_that_cannot_be_written_starts_nothing() -> None:

@@ -3,7 +3,7 @@
 The ConfigMap is written before a Job is created, under the version that was read: of two operators
 that both believe they lead one gets a conflict, so that together they never exceed a limit. If it
 is missing or cannot be read (the first start, somebody's edit), it is made again from the
-TableLayouts: from the live and the last job of each, which the operator wrote as well.
+TableLayouts: from the live job of each and its last ones, which the operator wrote as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reconciler.operator.runtime import Runtime
 from reconciler.operator.spending import charges, shares
 from reconciler.operator.spending.charges import WINDOW, AdmittedJob, Book
 from reconciler.operator.spending.shares import Limits, PolicyNamespaces
-from reconciler.operator.status_text import parse_time
+from reconciler.operator.status_text import most_bytes, parse_time
 from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import LONGEST_RUN
 
@@ -259,16 +259,24 @@ def admitted(namespace: str, layout: str, record: JobRecord) -> AdmittedJob:
 
 
 def _ended(body: Mapping[str, Any]) -> Iterator[tuple[AdmittedJob, dt.datetime]]:
-    """Yield a TableLayout's last job, with what was reserved for it, and its end."""
-    status = body.get("status") or {}
-    record = record_of(status)
-    if record is None or record.phase not in (Phase.SUCCEEDED, Phase.FAILED):
-        return
-    ends = [
-        parse_time(entry.get("finishedAt"))
-        for entry in status.get("history") or ()
-        if entry.get("planId") == record.plan_id
-    ]
-    end = next(filter(None, ends), record.written)
-    metadata = body["metadata"]
-    yield admitted(metadata["namespace"], metadata["name"], record), end
+    """Yield the last jobs of a TableLayout and their ends: the very last with what was reserved for
+    it, those of its history with what they read at most."""
+    status, metadata = body.get("status") or {}, body["metadata"]
+    namespace, layout = metadata["namespace"], metadata["name"]
+    record, own = record_of(status), ""
+    if record is not None and record.phase in (Phase.SUCCEEDED, Phase.FAILED):
+        own = record.plan_id
+        yield admitted(namespace, layout, record), _end_of(status, own) or record.written
+    for number, entry in enumerate(status.get("history") or ()):
+        end = parse_time(entry.get("finishedAt"))
+        if entry.get("planId") == own:
+            own = ""  # an earlier attempt at the same plan is another job
+        elif end is not None:
+            size = most_bytes(entry.get("rewriteBytes", ""))
+            yield AdmittedJob(namespace, f"{layout}/{number}", layout, size, end), end
+
+
+def _end_of(status: Mapping[str, Any], plan_id: str) -> dt.datetime | None:
+    history = status.get("history") or ()
+    ends = (parse_time(one.get("finishedAt")) for one in history if one.get("planId") == plan_id)
+    return next(filter(None, ends), None)
