@@ -80,6 +80,7 @@ def money_of(proposal: Proposal) -> dict[str, Any]:
 def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
     """Return what a plan needs of a budget, and what is left of it. asked: bytes to rewrite."""
     from reconciler.format import cpu, duration, iec, part_of
+    from reconciler.plan.budget import held_text
 
     budget = state.budget
     if state.error:
@@ -101,7 +102,7 @@ def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
         left.append(part_of(cpu(state.remaining_cpu_seconds), cpu(budget.max_cpu_seconds)))
     text = f"{budget.name}: needs {' and '.join(needs)}; {' and '.join(left)} left {when}"
     if held:
-        text += f"; a run that goes on, or whose end nobody recorded, holds {' and '.join(held)}"
+        text += f"; {held_text(state, ' and '.join(held))}"
     return text
 
 

@@ -63,7 +63,9 @@ class Spent:
     cpu_seconds: float
     """CPU seconds of the work."""
     held: bool = False
-    """Whether it belongs to a run whose end nobody recorded: the run continues, or was killed."""
+    """Whether it belongs to a run that recorded no end of its work: it continues, or was killed."""
+    ends: dt.datetime | None = None
+    """When such a run has certainly ended, or was seen to have ended; None for other charges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,13 @@ class BudgetState:
     error: str = ""
     """Why the budget is invalid, "" if it is valid."""
     held_bytes: int = 0
-    """Part of `spent_bytes` that runs hold which go on, or whose end nobody recorded."""
+    """Part of `spent_bytes` that runs hold which recorded no end of their work."""
     held_cpu_seconds: float = 0.0
     """Part of `spent_cpu_seconds` that the same runs hold."""
+    held_until: dt.datetime | None = None
+    """When all of that is free again at the latest; None if no run holds any."""
+    may_go_on: bool = False
+    """Whether one of these runs may still work: nobody saw its end."""
 
     @property
     def closed(self) -> bool:
@@ -144,6 +150,7 @@ def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> Bu
     if since is None:
         return BudgetState(budget, False, 0, 0.0, None, None, boundary)
     charged = [charge for charge in spent if charge.at > since]
+    ends = [charge.ends for charge in charged if charge.held and charge.ends is not None]
     used = sum(charge.rewrite_bytes for charge in charged)
     cpu = sum(charge.cpu_seconds for charge in charged)
     return BudgetState(
@@ -156,7 +163,16 @@ def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> Bu
         boundary,
         held_bytes=sum(charge.rewrite_bytes for charge in charged if charge.held),
         held_cpu_seconds=sum(charge.cpu_seconds for charge in charged if charge.held),
+        held_until=_free(max(ends), budget, boundary) if ends else None,
+        may_go_on=any(one > now for one in ends),
     )
+
+
+def _free(end: dt.datetime, budget: Budget, boundary: dt.datetime | None) -> dt.datetime:
+    """Return when what a run holds that ended then does not count any more."""
+    if boundary is not None:
+        return boundary
+    return end + dt.timedelta(seconds=budget.per_seconds or 0)
 
 
 def closed_by(budgets: Sequence[Budget], now: dt.datetime) -> str:
@@ -256,5 +272,19 @@ def _why(state: BudgetState, refused: Charge, prices: Prices | None, what: str) 
     limits = state.budget
     holds_bytes = limits.max_rewrite_bytes is not None and state.held_bytes
     if holds_bytes or (limits.max_cpu_seconds is not None and state.held_cpu_seconds):
-        why += "; a run that goes on, or whose end nobody recorded, holds a part of it"
+        why += f"; {held_text(state, 'a part of it')}"
     return "OverBudget", why
+
+
+def held_text(state: BudgetState, what: str) -> str:
+    """Return who holds a part of a budget, until when, and how it gets free earlier."""
+    who = "a run that goes on, or whose end nobody recorded,"
+    if state.held_until is None:
+        return f"{who} holds {what}"
+    until = f"until {state.held_until:%Y-%m-%dT%H:%M:%SZ}"
+    if not state.may_go_on:
+        return f"a run that was killed holds {what} {until}"
+    return (
+        f"{who} holds {what} {until} at the latest; "
+        "if it was killed, apply on its table from the same machine records its end"
+    )

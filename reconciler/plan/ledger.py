@@ -308,8 +308,8 @@ def _rest(
             cpu -= _charged_cpu(entry)
     if size <= 0 and cpu <= 0.0:
         return []
-    rest = Spent(_moment(held.at_ms), max(size, 0), max(cpu, 0.0), held=True)
-    return [Charged(held.policy, held.table_uuid, held.plan_id, rest, _ends(held))]
+    rest = Spent(_moment(held.at_ms), max(size, 0), max(cpu, 0.0), True, _ends(held))
+    return [Charged(held.policy, held.table_uuid, held.plan_id, rest, rest.ends)]
 
 
 def _ends(held: Reservation) -> dt.datetime | None:

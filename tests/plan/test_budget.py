@@ -40,6 +40,17 @@ def test_a_refusal_says_that_a_run_without_an_end_holds_the_budget(held):
     assert (gate.message != plain.message) is held
 
 
+@pytest.mark.parametrize(("hours", "may_go_on"), [(-1, False), (24, True)])
+def test_what_a_killed_run_holds_is_free_once_the_window_has_passed(hours, may_go_on):
+    budget = Budget("daily", per_seconds=86_400, max_rewrite_bytes=10 * GIB)
+    ends = NOON + dt.timedelta(hours=hours)
+    spent = [Spent(min(NOON, ends), 9 * GIB, 0.0, held=True, ends=ends)]
+    gate = admit([Charge(2 * GIB, 0.0)], [budget], spent, NOON)
+    (state,) = gate.budgets
+    assert (state.held_until, state.may_go_on) == (ends + dt.timedelta(days=1), may_go_on)
+    assert f"{state.held_until:%Y-%m-%dT%H:%M:%SZ}" in gate.message
+
+
 @pytest.mark.parametrize(
     ("limits", "size", "seconds", "told"),
     [
