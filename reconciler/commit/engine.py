@@ -35,7 +35,7 @@ from reconciler.errors import UnsupportedError
 from reconciler.rewrite import hidden, task_calls
 from reconciler.rewrite.comparison import WitnessResult, WitnessWork
 from reconciler.rewrite.deletes import Delete
-from reconciler.rewrite.failures import MEMORY, Failure, Stopped
+from reconciler.rewrite.failures import ENDED, MEMORY, Failure, Stopped
 from reconciler.rewrite.files import TableShape
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
@@ -111,7 +111,7 @@ class LocalBackend:
             why = str(error)
         if not attempt.repeats(name.rpartition("/")[0], sum(f.size for f in plan.task.files)):
             text = f"{why}, and the budget does not cover reading its files once more"
-            return Failure("", "", text, MEMORY)
+            return Failure("", "", text, ENDED)
         self._say(f"{name}: {why}; it is done again with rows on disk")
         less = replace(given, memory_bytes=given.memory_bytes // SMALLER, threads=1)
         again = functools.partial(task_calls.rewritten, attempt="1")

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 LZ4 = "LZ4"
 """What DuckDB's errors say of Hadoop's frames, which it does not know."""
 HOLDS, MISSING, MEMORY, STORAGE = "holds", "missing", "memory", "storage"
-UNFIT, BROKEN = "unfit", "broken"
+UNFIT, BROKEN, ENDED = "unfit", "broken", "ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Failure:
     kind: str = HOLDS
     """HOLDS: it holds what cannot be compared. MISSING: it does not exist. MEMORY: there was too
     little of it. STORAGE: its storage, or that of scratch, gave an error. UNFIT: nothing is wrong
-    with it, but the engine cannot rewrite it. BROKEN: the engine failed by an error of its own."""
+    with it, but the engine cannot rewrite it. BROKEN: the engine failed by an error of its own.
+    ENDED: a process ended with its machine or for want of memory, and was not begun again."""
     said: str = ""
     """What a decoder said, which may hold values of the table."""
     number: int = 0

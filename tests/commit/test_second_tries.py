@@ -18,7 +18,7 @@ from reconciler.engines.schedule.native import GroupPlan
 from reconciler.engines.schedule.run import Reading
 from reconciler.errors import MemoryExhaustedError
 from reconciler.plan.execution import Used
-from reconciler.rewrite.failures import MEMORY, Failure
+from reconciler.rewrite.failures import ENDED, Failure
 from reconciler.rewrite.task import Made, Resources
 
 MADE = Made((), 1.0)
@@ -66,7 +66,7 @@ def test_a_second_try_is_charged_as_read_again(kill: Exception, limit: int | Non
 def test_without_room_in_the_budgets_there_is_no_second_try() -> None:
     pool = FakePool(OutOfMemory("too much"))
     found, repeated = tried(pool, 2 * SIZE - 1)
-    assert isinstance(found, Failure) and found.kind == MEMORY
+    assert isinstance(found, Failure) and found.kind == ENDED
     assert (pool.tries, repeated) == (1, {})
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reconciler.engines.schedule.attempt import Attempt
-from reconciler.engines.schedule.refused import EngineError
+from reconciler.engines.schedule.refused import EngineError, ended
 from reconciler.errors import (
     MemoryExhaustedError,
     UnavailableError,
 )
 from reconciler.rewrite.comparison import Exchange, WitnessResult, WitnessWork
-from reconciler.rewrite.failures import BROKEN, HOLDS, MEMORY, MISSING, Failure
+from reconciler.rewrite.failures import BROKEN, ENDED, HOLDS, MEMORY, MISSING, Failure
 from reconciler.rewrite.storage import local_path
 
 FILE_COST = 1 << 20
@@ -112,10 +112,11 @@ def raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
             f"verification of {attempt.name} failed: there was too little memory to compare "
             f"{first.path or 'its files'}",
             details=(first.detail, DROPPED),
-            do="free memory of the machine, raise spec.engine.executors.memory in a cluster, or "
-            "leave budget for a second try",
+            do="free memory of the machine, or raise spec.engine.executors.memory in a cluster",
             path=first.path,
         )
+    if first.kind == ENDED:
+        raise ended(f"verify {attempt.name}", first.detail, DROPPED)
     if first.kind == BROKEN:
         raise EngineError(f"verify {attempt.name}", first.path, first.detail, first.said)
     if first.kind != HOLDS:

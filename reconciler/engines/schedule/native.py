@@ -23,7 +23,7 @@ from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.group import Group
 from reconciler.engines.schedule.group_rewrite import GroupRewrite
 from reconciler.engines.schedule.inputs import types_of
-from reconciler.engines.schedule.refused import DamagedInputError, EngineError
+from reconciler.engines.schedule.refused import DamagedInputError, EngineError, ended
 from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.engines.task_file import NO_DELETES
 from reconciler.errors import InternalError, MemoryExhaustedError, UnavailableError
@@ -34,7 +34,7 @@ from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import leaves
 from reconciler.rewrite.comparison import Check, WitnessWork
 from reconciler.rewrite.deletes import Delete
-from reconciler.rewrite.failures import BROKEN, MEMORY, MISSING, STORAGE, UNFIT, Failure
+from reconciler.rewrite.failures import BROKEN, ENDED, MEMORY, MISSING, STORAGE, UNFIT, Failure
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.task import (
@@ -302,14 +302,15 @@ def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Excep
     doing = f"rewrite {attempt.name}"
     if failure.kind == MISSING:
         return FileNotFoundError(2, "No such file or directory", failure.path)
+    if failure.kind == ENDED:
+        return ended(doing, failure.detail, LEFT_ALONE)
     if failure.kind == UNFIT:
         return Unfit(failure.detail)
     if failure.kind == MEMORY:
         return MemoryExhaustedError(
             f"could not {doing}: there was too little memory for the rows of a row group",
             details=(failure.detail, LEFT_ALONE),
-            do="free memory of the machine, raise spec.engine.executors.memory in a cluster, or "
-            "leave budget for a second try",
+            do="free memory of the machine, or raise spec.engine.executors.memory in a cluster",
         )
     if failure.kind == STORAGE:
         return _of_storage(attempt.backend.errors, doing, failure)

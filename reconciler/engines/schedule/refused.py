@@ -80,6 +80,20 @@ class EngineError(InternalError):
         self.path, self.kind = path, kind
 
 
+class EndedError(MemoryExhaustedError):
+    """A process ended, perhaps for want of memory, and nobody saw a second one end: the inputs are
+    left out of no later plan."""
+
+
+def ended(doing: str, why: str, left: str) -> EndedError:
+    """left: what is as it was."""
+    return EndedError(
+        f"could not {doing}: {why}",
+        details=(left,),
+        do="leave budget for a second try, or raise spec.engine.executors.memory in a cluster",
+    )
+
+
 def record(run: Run, attempt: Attempt, paths: Collection[str], error: Exception) -> None:
     """Record the inputs of a group that its error leaves out of later plans. paths: of all of
     them."""
@@ -105,6 +119,8 @@ def _blamed(
     errors: Errors, error: Exception, paths: Collection[str], doing: str
 ) -> Iterator[Refusal]:
     known = _translated(errors, error, doing)
+    if isinstance(known, EndedError):
+        return
     path = known.path if isinstance(known, (MemoryExhaustedError, EngineError)) else ""
     reason, detail = FAILED, f"a rewrite with it failed ({errors.error_class(error)})"
     if isinstance(known, MemoryExhaustedError):

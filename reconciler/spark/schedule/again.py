@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from reconciler.rewrite.failures import MEMORY, Failure
+from reconciler.rewrite.failures import ENDED, MEMORY, Failure
 
 if TYPE_CHECKING:
     from reconciler.engines.schedule.attempt import Attempt
@@ -35,18 +35,18 @@ def repeated(
     and returns None for each that died.
     """
     found: list[Result | Failure | None] = [None] * len(sizes)
-    left, why = list(range(len(sizes))), f"{DIED} {TRIES} times"
+    left, kind, why = list(range(len(sizes))), MEMORY, f"{DIED} {TRIES} times"
     for number in range(TRIES):
         size = sum(sizes[at] for at in left)
         if number and not attempt.repeats(name.rpartition("/")[0], size):
-            why = f"{DIED}, and the budget does not cover reading its files once more"
+            kind, why = ENDED, f"{DIED}, and the budget does not cover reading its files once more"
             break
         for at, one in zip(left, run(left), strict=True):
             found[at] = one
         left = [at for at in left if found[at] is None]
         if not left:
             break
-    return [Failure("", "", why, MEMORY) if one is None else one for one in found]
+    return [Failure("", "", why, kind) if one is None else one for one in found]
 
 
 def first_only(work: Callable[[Input], Result]) -> Callable[[Input], Result | None]:

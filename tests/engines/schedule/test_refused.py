@@ -54,6 +54,7 @@ PASSING: dict[str, Exception] = {
     "storage": UnavailableError("the storage gave an error"),
     "rights": AccessDeniedError("refused"),
     "a lease": BlockedError("lost"),
+    "a process that ended with its machine": refused.ended("rewrite t", "it ended", "no budget"),
     "a conflict": ConflictError("another writer"),
     "a setting": UserError("a location provider ignores write.data.path"),
     "outputs that somebody removed": VerificationError("cannot be read"),
