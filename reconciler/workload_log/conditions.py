@@ -258,8 +258,11 @@ def _between_columns(left: exp.Expr, op: str, right: exp.Expr, schema: Schema) -
     a column is NULL. Which types are cut by such a condition, `qdtree.pairs` says.
     """
     columns = (exp.Column, exp.Dot)
-    left, right = left.unnest(), right.unnest()
-    if not (isinstance(right, columns) and isinstance(left, columns)):
+    right = right.unnest()
+    if not isinstance(right, columns):  # the usual case: a column and a value
+        return None
+    left = left.unnest()
+    if not isinstance(left, columns):
         return None
     first, second = _field(left, schema), _field(right, schema)
     if first is None or second is None:

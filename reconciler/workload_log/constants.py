@@ -68,11 +68,14 @@ _NO_VALUE = re.compile(
     r"\?+|\*{3,}(?:\(redacted\)|\w{1,20}\*{3,})?|[<\[](?:redacted|masked|hidden)[>\]]",
     re.IGNORECASE,
 )
+_MASKS = "?*[<"
+"""The first characters of what it matches."""
 
 
 def text_literal(text: str) -> Const:
     """Return a literal of text; UNBOUND for what systems put in the place of a value."""
-    return Const(UNBOUND if _NO_VALUE.fullmatch(text) else text)
+    masked = text[:1] in _MASKS and _NO_VALUE.fullmatch(text) is not None
+    return Const(UNBOUND if masked else text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class Binding:
 def number(text: str) -> Const:
     """Return a numeric literal: exact, except that an exponent makes it a double in every
     engine."""
-    if re.fullmatch(r"\d+", text):
+    if text.isdecimal():
         return Const(int(text))
     if "e" in text.lower():
         return Const(float(text))

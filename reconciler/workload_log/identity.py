@@ -67,9 +67,11 @@ def identity_of(query_id: str, event_ms: int, sql: str, names: tuple[str, ...]) 
 
 def query_id(body: dict[str, object]) -> str:
     """Return the engine's id of the query in a line of a log, "" if it has none."""
-    values = (body.get(name) for name in ID_FIELDS)
-    found = next((v for v in values if isinstance(v, (str, int)) and not isinstance(v, bool)), "")
-    return str(found).strip()[:200]
+    for name in ID_FIELDS:
+        value = body.get(name)
+        if isinstance(value, (str, int)) and not isinstance(value, bool):
+            return str(value).strip()[:200]
+    return ""
 
 
 def execution_key(execution_id: int, start_ms: int, plan: str) -> int:

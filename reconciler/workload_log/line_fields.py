@@ -61,16 +61,22 @@ def count_of(value: Any) -> int | None:
 
 
 def first_count(body: dict[str, Any], names: tuple[str, ...]) -> int | None:
-    counts = (count_of(body.get(name)) for name in names)
-    return next((count for count in counts if count is not None), None)
+    for name in names:
+        count = count_of(body[name]) if name in body else None
+        if count is not None:
+            return count
+    return None
 
 
 def is_own(body: dict[str, Any]) -> bool:
     """Whether it is our own statement, if the engine logs the client's name."""
-    names = ("application", "applicationName", "client", "clientInfo", "source", "userAgent")
-    return any(str(body.get(name, "")).lower().startswith(OWN_AGENT) for name in names)
+    for name in _AGENT_FIELDS:
+        if name in body and str(body[name]).lower().startswith(OWN_AGENT):
+            return True
+    return False
 
 
+_AGENT_FIELDS = ("application", "applicationName", "client", "clientInfo", "source", "userAgent")
 _SESSION_FIELDS = ("sessionId", "session_id", "session", "connectionId", "user", "userName")
 
 
@@ -82,5 +88,8 @@ def names_of(body: dict[str, Any]) -> tuple[str, str]:
 
 
 def session_name_of(body: dict[str, Any]) -> str:
-    values = (body.get(name) for name in _SESSION_FIELDS)
-    return next((str(v)[:200] for v in values if isinstance(v, (str, int)) and v != ""), "")
+    for name in _SESSION_FIELDS:
+        value = body.get(name)
+        if isinstance(value, (str, int)) and value != "":
+            return str(value)[:200]
+    return ""

@@ -14,9 +14,9 @@ SCANS_PER_LINE = 256
 """Scans of one query that are counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Record:
-    """The values of one usable line."""
+    """The values of one usable line, and what its text reads once that is known."""
 
     sql: str
     """Text of the query; "" once it was analysed, because texts are not kept."""

@@ -10,7 +10,7 @@ import json
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.errors import ReconcilerError
@@ -203,7 +203,8 @@ class SqlLogImport:
             return
         if any(read.note == skip_reasons.UNPARSABLE for read in found):
             pending.unparsed(sql, number)
-        pending.queries.append(replace(record, sql="", reads=tuple(found)))
+        record.sql, record.reads = "", tuple(found)
+        pending.queries.append(record)
         pending.size += len(sql)
 
     def record(self, line: bytes) -> Record | str:
