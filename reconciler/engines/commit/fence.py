@@ -220,7 +220,11 @@ def _wait_for_requests(on_event: OnEvent) -> None:
 
 
 def append_mark(table: Table, attempt_id: str, batch: int) -> None:
-    """Append the snapshot that fences the batch, once, whatever the answer is."""
+    """Append the snapshot that fences the batch, once, whatever the answer is.
+
+    batch: 0 for the whole attempt, whose sender may live. Only the mark itself keeps that from
+    sending once more, for a newer head.
+    """
     mark = f"{attempt_id}/{batch}"
     base = table.head()
     guard = _MarkGuard(table, mark, base)
@@ -236,7 +240,7 @@ def append_mark(table: Table, attempt_id: str, batch: int) -> None:
         displaced.refuse(table, appended)
         return
     accepted = answer.kind is Kind.ACCEPTED
-    if accepted and _moved_past(table, base):  # the mark has expired since
+    if batch and accepted and _moved_past(table, base):  # the mark has expired since
         return
     if answer.cannot_arrive:
         metadata_files.remove_unwanted(table, change)

@@ -225,7 +225,13 @@ def test_a_fence_stands_once_it_is_in_the_table() -> None:
         assert refused.deleted == left
 
 
-def test_a_mark_that_has_expired_is_a_fence_if_main_grew_beyond_its_base() -> None:
+@pytest.mark.parametrize("batch", [1, 0])
+def test_a_mark_that_has_expired_fences_a_batch_if_main_grew_beyond_its_base(batch: int) -> None:
+    """Not a whole attempt, whose sender may live: it does not find the mark, and commits again."""
     grown: Any = Catalog([(Kind.ACCEPTED, False)])
     grown.refresh = lambda: grown.append("append", {})
-    fence.append_mark(grown, "p-1-a", 0)
+    if batch:
+        return fence.append_mark(grown, "p-1-a", batch)
+    with pytest.raises(UnavailableError):
+        fence.append_mark(grown, "p-1-a", batch)
+    return None
