@@ -25,11 +25,12 @@ WHY = "queries read more than before it was rewritten, and no more loss is admit
 
 def back_to_arrival_order(situation: Situation) -> Iterator[Candidate]:
     """Yield the rewrites of the files that are not in the order in which rows arrive, where the
-    expected queries or the last ones read any of them.
+    expected queries then read less, or the last ones read any of them.
 
-    No saving is asked for. A sample widens the ends of what is written by a row, and takes files
-    for overlapping between whose rows there is a gap. That queries lose against the untouched table
-    is known by then, and that they lose no more once files are put back is assumption A3.
+    No saving is asked of the last ones. A sample widens the ends of what is written by a row, and
+    takes files for overlapping between whose rows there is a gap. That queries lose against the
+    untouched table is known by then, and that they lose no more once files are put back is
+    assumption A3.
     """
     untouched = situation.expected.untouched
     if untouched is None or not untouched.natural:
