@@ -15,6 +15,7 @@ import numpy as np
 
 from reconciler.advisor.advice import Advice, AdviceInput, Audited, Rejected
 from reconciler.advisor.choose.arrival_order import WHY, back_to_arrival_order
+from reconciler.advisor.choose.beside import with_small_files
 from reconciler.advisor.choose.binpack import bin_pack_candidates, forced_by_objectives
 from reconciler.advisor.choose.blocks import refused_blocks
 from reconciler.advisor.choose.declared import declared_candidates, footers_to_read, resized
@@ -34,6 +35,7 @@ from reconciler.advisor.measure.predicted import advice_of
 from reconciler.advisor.measure.publication import once_published
 from reconciler.advisor.migration.moves import DECLARED, move_candidates
 from reconciler.advisor.situation import Situation, is_quiet, situation_of, unfit_files
+from reconciler.advisor.spent import Left
 from reconciler.advisor.verdict import Chosen, Verdict, action_of
 from reconciler.plan import reasons
 from reconciler.plan.actions.base import Consent
@@ -127,9 +129,17 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
             (int(situation.table.partition[made.rows[0]]), made.saving)
             for made in (item.candidate for item in verdict.chosen)
         )
-        after = replace(situation.spent, taken=taken, cost=spent, exposed=exposed, saved=saved)
+        left = situation.spent.left + tuple(_left(situation, item) for item in verdict.chosen)
+        after = replace(
+            situation.spent, taken=taken, cost=spent, exposed=exposed, saved=saved, left=left
+        )
         situation = situation.after(after)
     return Verdict(tuple(chosen), tuple(rejections), tuple(minors)), situation
+
+
+def _left(situation: Situation, item: Chosen) -> Left:
+    left = item.candidate.left(situation.settings.target_bytes)
+    return left.elsewhere() if item.moved else left
 
 
 def _unread(situation: Situation) -> list[Rejected]:
@@ -235,7 +245,7 @@ def workload_aware(situation: Situation) -> Verdict:
     if situation.settings.literal:
         found = literal(situation)
         return Verdict(tuple(map(_reclustered, found.candidates)), found.rejected)
-    found = recluster(situation)
+    found = with_small_files(situation, recluster(situation))
     return Verdict(tuple(map(_reclustered, found.candidates)), found.rejected)
 
 

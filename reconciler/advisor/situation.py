@@ -20,12 +20,12 @@ from reconciler.advisor.measure.untouched import (
     untouched_table,
 )
 from reconciler.advisor.migration.risks import Risk, hindrances, other_specs, risks
+from reconciler.advisor.spent import AlreadySpent
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
 from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.drift import Drifts
 from reconciler.plan.execution import plan_of_file
-from reconciler.plan.prediction import BY_ARRIVAL
 from reconciler.queries.demanded import demands as demands_of
 from reconciler.queries.rates import Outlook, forecast_rates
 from reconciler.queries.read_cost import ShapeReading
@@ -40,21 +40,6 @@ from reconciler.table.refusals import REMEDIES, by_kind
 from reconciler.table.row_group_bytes import text_row_bytes
 from reconciler.table.times import YEAR_MS
 from reconciler.table.unwritable import only_by_spark, unwritable
-
-
-@dataclass(frozen=True, slots=True)
-class Sliced:
-    """How a budget cuts work on a partition."""
-
-    parts: int = 1
-    """Number of slices of the chosen files."""
-    whole: float = 0.0
-    """Number of times that the tightest budget is spent on all files of the partition."""
-    along: int = BY_ARRIVAL
-    """Field id of the column that slices follow; BY_ARRIVAL if they follow the order of arrival."""
-
-
-NOT_SLICED = Sliced()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,24 +106,6 @@ class ExpectedReading:
     def readings(self) -> tuple[tuple[Shape, ShapeReading], ...]:
         """Each shape with what its queries read of the files now."""
         return tuple(zip(self.demands, self.savings.readings, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class AlreadySpent:
-    """What earlier decisions have chosen."""
-
-    taken: Bool
-    """bool[files]: whether an action of an earlier decision rewrites the file."""
-    cost: float = 0.0
-    """Cost of the actions that earlier decisions chose, in bytes of reading."""
-    exposed: float = 0.0
-    """What the chosen actions add to the table's exposure, in bytes of reading
-    (`room.PossibleLoss.exposure`)."""
-    saved: tuple[tuple[int, float], ...] = ()
-    """(partition, bytes of reading over the horizon) that each chosen action saves, openings
-    included."""
-    sliced: Sliced = NOT_SLICED
-    """How a budget cuts the files that are being judged."""
 
 
 @dataclass(frozen=True)

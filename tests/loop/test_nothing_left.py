@@ -36,7 +36,8 @@ def batch(random: np.random.Generator, rows: int, low: int, width: int = WIDTH) 
 def table_of(catalog: Any, name: str, target: int, batches: list[pa.Table]) -> Any:
     catalog.create_namespace_if_not_exists("loop")
     properties = {"write.target-file-size-bytes": str(target)}
-    table = catalog.create_table(f"loop.{name}", batches[0].schema, properties=properties)
+    schema = batch(np.random.default_rng(0), 1, 0).schema
+    table = catalog.create_table(f"loop.{name}", schema, properties=properties)
     for one in batches:
         table.append(one)
     return table
@@ -174,6 +175,43 @@ def test_the_plan_after_an_apply_of_a_random_table_is_empty(
     keys = ["p", "day", "id"] if seed == 3 else ["day"]
     layout = {"clustering": {"mode": "Declared", "keys": keys}, "files": {"minInputFiles": 3}}
     step = step_of(catalog_config, name, layout=layout)
+    done = run_step(step, actor, EVERYTHING, quiet, never)
+    assert done.result is not None and not done.after.pending
+    assert live_rows(table) == before
+
+
+@pytest.mark.parametrize("seed", [9, 26, 56])
+def test_a_rewrite_for_the_queries_takes_the_small_files_beside_what_it_leaves(
+    catalog_config: Any, iceberg_catalog: Any, actor: LocalActor, seed: int
+) -> None:
+    """In the order of these seeds, the next plan would merge small files with the small file that a
+    rewrite leaves, with each other where the rewritten files separate them before, and only some of
+    them where the written files separate them afterwards."""
+    random = np.random.default_rng(seed)
+    files, partitions = int(random.integers(2, 25)), int(random.choice([1, 1, 2, 4]))
+    batches = []
+    for _ in range(files):
+        rows, low = int(random.choice([1, 5, 50, 500, 2_000])), int(random.integers(0, 380))
+        one = batch(random, rows, low, int(random.choice([1, 10, 40, 400])))
+        if partitions > 1:
+            one = one.set_column(2, "p", pa.array(random.integers(0, partitions, rows), pa.int32()))
+        batches.append(one)
+    target = int(random.choice([1 << 16, 1 << 18, 1 << 20]))
+    least = int(random.choice([2, 3, 5, 8]))
+    table = table_of(iceberg_catalog, f"beside_{seed}", target, [])
+    if partitions > 1:
+        with table.update_spec() as spec:
+            spec.add_identity("p")
+    for one in batches:
+        table.append(one)
+    before = live_rows(table)
+    asked = np.random.default_rng([seed, 9])
+    column, end = str(asked.choice(["day", "id"])), 400
+    count, width = int(asked.choice([10, 100, 400])), int(asked.choice([1, 10, 100]))
+    if column == "id":
+        width, end = 1 << {1: 20, 10: 34, 100: 38}[width], 1 << 40
+    actor.store.append_fragments(queries_on(table, column, count, width, end))
+    step = step_of(catalog_config, f"beside_{seed}", layout={"files": {"minInputFiles": least}})
     done = run_step(step, actor, EVERYTHING, quiet, never)
     assert done.result is not None and not done.after.pending
     assert live_rows(table) == before

@@ -17,6 +17,7 @@ import numpy as np
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.choose.declared import declared_what_if
 from reconciler.advisor.choose.keys import wanted_columns
+from reconciler.advisor.choose.next_merges import then
 from reconciler.advisor.choose.recluster import allowed, sorted_together
 from reconciler.advisor.choose.slices import oversized, slices
 from reconciler.advisor.judge.candidate import (
@@ -44,6 +45,9 @@ from reconciler.table.schema import SortColumn
 ORDERED = 0.5
 """A column orders the files if at most this share of them contains a given value."""
 
+WITH_REWRITTEN = "they do not pay for a place in the rewrite of their neighbours"
+"""Why small files are not merged that could be merged with what another action leaves."""
+
 
 @dataclass(frozen=True)
 class Packed:
@@ -59,14 +63,7 @@ class Packed:
 
 def bin_pack_candidates(situation: Situation, forced: bool, spent: float) -> Packed:
     """Return what becomes of the small files. forced: by an objective."""
-    settings = situation.settings
-    ordering = packing_order(situation)
-    free = allowed(situation)
-    decisions = small_files(
-        situation.table, settings.target_bytes, settings.min_input_files, key=ordering.key,
-        taken=np.flatnonzero(~free), largest_share=1.0 if forced else LARGEST_SHARE,
-        aimed=situation.aimed,
-    )  # fmt: skip
+    ordering, decisions = _sets(situation, forced)
     found: list[tuple[Candidate, str]] = []
     in_order: list[Candidate] = []
     rejections: list[Rejected] = []
@@ -94,6 +91,30 @@ def bin_pack_candidates(situation: Situation, forced: bool, spent: float) -> Pac
                 rejections.append(rejected(situation, title, *why_not, part, candidate))
     rejections += _left_alone(situation, [d for d in decisions if not d.rewrite])
     return Packed(tuple(found), tuple(in_order), tuple(rejections))
+
+
+def _sets(situation: Situation, forced: bool) -> tuple[Ordering, list[Drift]]:
+    """Return the order in which small files are merged, and the sets of them, as the table is once
+    the actions that were chosen before are done."""
+    settings, after = situation.settings, then(situation, situation.spent.left)
+    ordering, free = packing_order(after.situation), allowed(situation)
+    waiting = free.copy()
+    for left in situation.spent.left:
+        waiting[left.rows] = True  # what is left of them is small or not
+    found: list[Drift] = []
+    for one in small_files(
+        after.situation.table, settings.target_bytes, settings.min_input_files, key=ordering.key,
+        taken=np.flatnonzero(~waiting[after.row_of]),
+        largest_share=1.0 if forced else LARGEST_SHARE, aimed=after.aimed,
+    ):  # fmt: skip
+        files = after.row_of[one.files]
+        own = np.sort(files[free[files]])
+        if len(own) == len(files):
+            found.append(replace(one, files=own))
+        elif len(own):
+            why = WITH_REWRITTEN if one.rewrite else one.reason
+            found.append(replace(one, files=own, rewrite=False, reason=why))
+    return ordering, found
 
 
 def _sorted_instead(

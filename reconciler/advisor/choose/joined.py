@@ -9,19 +9,20 @@ with the file that a set becomes joins it now, by the rules of that plan.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.advisor.choose.next_merges import next_merges
 from reconciler.advisor.choose.recluster import allowed
 from reconciler.advisor.choose.slices import in_one
 from reconciler.advisor.situation import Situation
+from reconciler.advisor.spent import Left
 from reconciler.format import plural
 from reconciler.plan.drift import Drift
-from reconciler.plan.small_files import WRITTEN_SHARE, leading, small_and_free, small_files
-from reconciler.table.filetable import ColumnBounds, FileTable, Int64
+from reconciler.plan.small_files import WRITTEN_SHARE, leading, small_and_free
+from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.overlap_depth import Ranges
-from reconciler.table.schema import SortColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,46 +52,24 @@ def joined(situation: Situation, drifted: Sequence[Drift]) -> list[Drift]:
 def _with_next_merges(situation: Situation, drifted: Sequence[Drift]) -> list[Drift]:
     """Return the sets, those that become one small file with all that small-file merges of the next
     plan would take together with it."""
-    table, settings = situation.table, situation.settings
-    sets = [
-        one
-        for one in drifted
-        if _as_one_file(table, one.files) < WRITTEN_SHARE * settings.target_bytes
-    ]
-    if not sets:
+    settings = situation.settings
+    becoming = [_left(situation.table, one.files, settings.target_bytes) for one in drifted]
+    if not any(len(one.bytes) for one in becoming):
         return list(drifted)
-    heads = np.array([one.files[0] for one in sets])
-    gone = np.setdiff1d(np.concatenate([one.files for one in drifted]), heads)
-    taken = np.union1d(np.flatnonzero(~allowed(situation)), gone)
-    after = _once_rewritten(table, sets, settings.ordering.key)
-    by_head = {int(one.files[0]): one for one in sets}
-    for merge in small_files(
-        after, settings.target_bytes, settings.min_input_files, key=settings.ordering.key,
-        taken=taken, aimed=situation.aimed,
-    ):  # fmt: skip
-        own = [by_head[row] for row in merge.files.tolist() if row in by_head]
-        rows = np.unique(np.concatenate([merge.files, *(one.files for one in own)]))
-        if merge.rewrite and own and in_one(situation, rows):
-            made = _together(own, rows)
-            by_head |= {int(one.files[0]): made for one in own}
-    return list(
-        {id(one): one for one in (by_head.get(int(d.files[0]), d) for d in drifted)}.values()
-    )
+    found = list(drifted)
+    for merge in next_merges(situation, becoming, lambda _: settings.ordering.key):
+        made = _together([drifted[number] for number in merge.sets], merge.rows)
+        for number in merge.sets:
+            found[number] = made
+    return list({id(one): one for one in found}.values())
 
 
-def _once_rewritten(
-    table: FileTable, sets: Sequence[Drift], key: Sequence[SortColumn]
-) -> FileTable:
-    """Return the table with the first file of each set in place of the file that the set becomes:
-    its bytes and its range of each key column."""
-    size, written = table.bytes.copy(), table.layout_written.copy()
-    columns = dict(table.columns)
-    heads = np.array([one.files[0] for one in sets])
-    size[heads] = [_as_one_file(table, one.files) for one in sets]
-    written[heads] = True
-    for field in {one.field_id for one in key} & set(columns):
-        columns[field] = _spanning(columns[field], sets)
-    return replace(table, bytes=size, layout_written=written, columns=columns)
+def _left(table: FileTable, rows: Int64, target_bytes: int) -> Left:
+    """Return the one small file that a set becomes; nothing where it becomes larger ones."""
+    size = np.array([_as_one_file(table, rows)])
+    size = size[size < WRITTEN_SHARE * target_bytes]
+    records = np.array([int(table.records[rows].sum())])[: len(size)]
+    return Left(rows, records, size, target_bytes, {})
 
 
 def _as_one_file(table: FileTable, rows: Int64) -> int:
@@ -102,16 +81,6 @@ def _as_one_file(table: FileTable, rows: Int64) -> int:
         return int(size.sum())
     footers = np.maximum(size - np.sum(chunks, axis=0), 0)
     return int((size - footers).sum() + footers.max())
-
-
-def _spanning(column: ColumnBounds, sets: Sequence[Drift]) -> ColumnBounds:
-    lower, upper = column.lower.copy(), column.upper.copy()
-    for one in sets:
-        known = one.files[column.bounded[one.files]]
-        if len(known):
-            lower[one.files[0]] = np.sort(column.lower[known])[0]
-            upper[one.files[0]] = np.sort(column.upper[known])[-1]
-    return replace(column, lower=lower, upper=upper)
 
 
 def _of_partition(situation: Situation, drifted: Sequence[Drift], number: int) -> list[Drift]:

@@ -22,7 +22,8 @@ import numpy as np
 
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge.candidate import rejected
-from reconciler.advisor.situation import Situation, Sliced
+from reconciler.advisor.situation import Situation
+from reconciler.advisor.spent import Sliced
 from reconciler.plan import reasons
 from reconciler.plan.grouping import arrivals, filled
 from reconciler.plan.prediction import BY_ARRIVAL

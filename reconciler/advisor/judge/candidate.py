@@ -20,7 +20,8 @@ from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.sampled import with_replicates
 from reconciler.advisor.simulate.whatif import simulate
-from reconciler.advisor.situation import NOT_SLICED, Situation, Sliced
+from reconciler.advisor.situation import Situation
+from reconciler.advisor.spent import NOT_SLICED, Left, Sliced
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.plan import reasons
 from reconciler.plan.ordering import Ordering
@@ -100,6 +101,16 @@ class Candidate:
     @property
     def written(self) -> tuple[FileTable, ...]:
         return tuple(view.files for view in self.views)
+
+    def left(self, target_bytes: int) -> Left:
+        """Return what it leaves. target_bytes: size of files, where it has none of its own."""
+        return Left(
+            self.rows,
+            np.concatenate([files.records for files in self.written]),
+            np.concatenate([files.bytes for files in self.written]),
+            self.target_configured or target_bytes,
+            self.written[0].columns if len(self.written) == 1 else {},
+        )
 
     @property
     def net(self) -> float:
