@@ -15,6 +15,7 @@ import numpy as np
 from reconciler.advisor.advice import Advice, AdviceInput, Rejected, Settings
 from reconciler.advisor.choose.declared import footers_to_read
 from reconciler.advisor.decide import decide
+from reconciler.advisor.migration.risks import other_specs
 from reconciler.advisor.situation import situation_of
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import FileMissingError
@@ -225,7 +226,7 @@ def advise(
     files where they could change the advice. The settings differ by the price of opening a file if
     the sketches measured it: the next plan, which finds the sketches made, has the same price.
     """
-    files, columns = observation.files, sampled_columns(workload, settings)
+    files, columns = observation.files, sampled_columns(workload, settings, observation.files)
     given = _input_of(target, observation, workload, settings, ports)
     sketched = known = np.empty(0, dtype=np.int64)
     if columns and len(files) <= FEW_FILES:
@@ -352,18 +353,18 @@ def with_footer(files: FileTable) -> Int64:
     return np.flatnonzero(files.parquet & ~files.encrypted).astype(np.int64)
 
 
-def sampled_columns(workload: Workload, settings: Settings) -> tuple[int, ...]:
+def sampled_columns(workload: Workload, settings: Settings, files: FileTable) -> tuple[int, ...]:
     """Return the columns that a sketch reads: those that queries filter on, those that they
     compare with each other where trees are cut by that, and those by which a declared migration
-    partitions. () without queries that filter."""
-    asked = set(filtered_columns(workload))
-    if not asked:
+    partitions. () where no query filters and no file has to move."""
+    asked, migration = set(filtered_columns(workload)), settings.migration
+    if not asked and (migration is None or not other_specs(files, migration).any()):
         return ()
     if settings.trees.block_column:
         pairs = (pair for shape in workload.shapes for pair in pairs_of(shape.predicate))
         asked.update(field_id for pair in pairs for field_id in pair.fields)
-    if settings.migration is not None:
-        asked.update(settings.migration.columns)
+    if migration is not None:
+        asked.update(migration.columns)
     return tuple(sorted(asked))
 
 

@@ -194,7 +194,7 @@ def _read(
     known = with_footer(seen.files)
     if len(known) > MOST_SAMPLED:
         known = known[np.arange(MOST_SAMPLED) * len(known) // MOST_SAMPLED]
-    columns = sampled_columns(workload, settings)
+    columns = sampled_columns(workload, settings, seen.files)
     if not columns or not len(known):
         return ObservedTable(seen.files, None, None)
     groups = ports.footers(target, seen, known)

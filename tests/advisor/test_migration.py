@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from reconciler.advisor.advice import Advice, AdviceInput, Migration, Settings
 from reconciler.advisor.decide import decide
+from reconciler.advisor.simulate.target import TargetPartitions, number_of_partitions
 from reconciler.plan import reasons
 from reconciler.plan.grouping import Extents, by_target_partition
 from reconciler.plan.ledger import ReadCheck
@@ -303,3 +305,17 @@ def test_after_a_trial_the_rest_moves_and_the_plan_says_what_was_found() -> None
     assert kinds(advice) == ["Migrate", "SwitchSpec"]
     assert advice.actions[0].action.inputs == tuple(sorted(files.path[2:]))
     assert done.tried is not None and done.tried.text() in str(advice.actions[0].predicted.reason)
+
+
+@pytest.mark.parametrize("values", [3, 40, 600, 20_000])
+def test_partitions_of_which_no_row_was_sampled_are_estimated(values: int) -> None:
+    """A tenth of the rows is sampled; the model is that all values are equally frequent."""
+    random = np.random.default_rng(values)
+    rows = random.integers(0, values, 20_000)
+    drawn = rows[random.permutation(len(rows))[:2_000]]
+    seen, number = np.unique(drawn, return_inverse=True)
+    pool: Any = SimpleNamespace(native=np.ones(2_000, dtype=bool), weight=np.full(2_000, 10.0))
+    spec = PartitionSpec(1, (PartitionField(KEY, 1000, "identity", "k"),))
+    target = TargetPartitions(spec, number, tuple((value,) for value in seen.tolist()))
+    found = number_of_partitions(pool, target)
+    assert found == pytest.approx(len(np.unique(rows)), rel=0.15)

@@ -32,11 +32,14 @@ def files_to_sketch(situation: Situation) -> Int64:
     that the quiet period holds back come after all that may be rewritten now, because they are only
     reported.
     """
-    if not situation.trusted:
+    moving = situation.facts.moving & movable(situation)  # shows which partitions they become
+    worth = np.zeros(len(situation.table), dtype=np.bool_)
+    if situation.trusted:
+        bound = saving_bound(situation)
+        worth = (bound > situation.alpha * situation.cost) | _merged_anyway(situation, bound)
+    elif not moving.any():
         return np.zeros(0, dtype=np.int64)
-    bound = saving_bound(situation)
-    worth = (bound > situation.alpha * situation.cost) | _merged_anyway(situation, bound)
-    free = (worth & allowed(situation)) | (situation.facts.moving & movable(situation))
+    free = (worth & allowed(situation)) | moving
     waits = worth & situation.facts.rewritable & ~situation.spent.taken & is_quiet(situation)
     sample = situation.facts.view.sample
     known = np.unique(sample.file) if sample is not None else np.zeros(0, dtype=np.int64)

@@ -8,6 +8,7 @@ to the declared spec, whatever older spec it has.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,13 +23,16 @@ from reconciler.advisor.migration.targets import target_extents
 from reconciler.advisor.migration.trial import trial_part
 from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import build_pool
+from reconciler.advisor.simulate.target import number_of_partitions, target_partitions
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.situation import Situation
 from reconciler.format import iec, plural
 from reconciler.plan import grouping, reasons
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec, fields_text
+from reconciler.plan.ordering import ARRIVAL
 from reconciler.queries import transforms
+from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.schema import PartitionField, PartitionSpec, SpecField, lead_field
 
@@ -154,17 +158,38 @@ def move_what_if(situation: Situation, rows: Int64, migration: Migration) -> Can
         ordering, settings.target_bytes, settings.row_group_bytes, groups.number,
         settings.open_bytes, int(part.files.partition[0]), spec,
     )  # fmt: skip
-    outcome = None
-    columns = sorted({*wanted_columns(situation), *migration.columns,
-                      *(column.field_id for column in ordering.key)})  # fmt: skip
-    pool = build_pool(part, columns, FULL_ROWS) if situation.expected.demands else None
-    if pool is not None and set(columns) <= pool.columns.keys():
-        outcome = simulate(layout, pool, situation.expected.demands)
+    outcome = _by_sample(situation, part, layout, migration)
     if outcome is None:
         by_size = int(layout.files_of(part.files.live_bytes.sum()))
         files = max(by_size, partitions(part.files, migration))
         outcome = Outcome(readings_of(situation, rows), Written((part,), files, "none"))
     return weigh(situation, rows, layout, readings_of(situation, rows), outcome)
+
+
+def _by_sample(
+    situation: Situation, part: TableView, layout: Layout, migration: Migration
+) -> Outcome | None:
+    """Return what the sampled rows become, None if no sample has all columns.
+
+    The rows that were sampled show which values occur together. Each partition of which no row was
+    sampled adds a file, as far as the bounds leave room for it.
+    """
+    spec, key = layout.spec, [column.field_id for column in layout.ordering.key]
+    asked = {*wanted_columns(situation), *migration.columns}
+    pool = build_pool(part, sorted({*asked, *key}), FULL_ROWS)
+    if pool is None or spec is None or not asked <= pool.columns.keys():
+        return None
+    if not pool.columns.keys() >= set(key):
+        if situation.expected.demands:
+            return None
+        layout = replace(layout, ordering=ARRIVAL)  # nobody reads: the order decides on no file
+    outcome = simulate(layout, pool, situation.expected.demands)
+    if outcome is None:
+        return None
+    target = target_partitions(pool, spec)
+    most = min(number_of_partitions(pool, target), room(part.files, migration))
+    files = max(1, outcome.written.files + round(most) - len(target.values))
+    return replace(outcome, written=replace(outcome.written, files=files))
 
 
 def declared_spec(migration: Migration) -> PartitionSpec:
@@ -177,18 +202,53 @@ def declared_spec(migration: Migration) -> PartitionSpec:
 
 
 def partitions(files: FileTable, migration: Migration) -> int:
-    """Return about how many target partitions the rows have, from the bounds of the columns."""
+    """Return about how many target partitions the rows have, from the bounds of the columns: where
+    these leave any number, as many as there are bounds."""
     number = 1
     for field in migration.fields:
-        number = min(MANY, number * _values(files, field))
+        known = _room(files, field)
+        number = min(MANY, number * (_ends(files, field) if known is None else known))
     return min(number, max(1, files.total_records))
 
 
-def _values(files: FileTable, field: SpecField) -> int:
-    """Return how many partition values the bounds leave room for; 1 if they do not show it."""
+def room(files: FileTable, migration: Migration) -> int:
+    """Return the most target partitions that the bounds of the columns and the rows leave room
+    for."""
+    number = 1
+    for field in migration.fields:
+        known = _room(files, field)
+        number = MANY if known is None else min(MANY, number * known)
+    return min(number, max(1, files.total_records))
+
+
+def _room(files: FileTable, field: SpecField) -> int | None:
+    """Return the most values that a partition field may have, NULL among them; None for any
+    number."""
     function, width = transforms.parse(field.transform)
+    column, source = files.columns.get(field.source_id), files.schema.by_id[field.source_id].type
+    null = 1 if column is None or (column.nulls != 0).any() else 0
+    if function == "void":
+        return 1
     if function == "bucket":
-        return width
+        return width + null
+    if source == "boolean":
+        return 2 + null
+    void = None if column is None else ~column.bounded & (column.nulls < files.records)
+    if column is None or void is None or void.any():
+        return None
+    if source == "string" or not transforms.groupable(source):
+        return None
+    known = column.bounded
+    if not known.any():
+        return 1
+    low = transforms.apply(field.transform, source, column.lower[known]).min()
+    high = transforms.apply(field.transform, source, column.upper[known]).max()
+    step = width if function == "truncate" else 1
+    return (int(high) - int(low)) // step + 1 + null
+
+
+def _ends(files: FileTable, field: SpecField) -> int:
+    """Return how many partition values the bounds are in; 1 if they do not show it."""
     column, source = files.columns.get(field.source_id), files.schema.by_id[field.source_id].type
     if column is None or not column.bounded.any() or not transforms.groupable(source):
         return 1
@@ -197,10 +257,7 @@ def _values(files: FileTable, field: SpecField) -> int:
         transforms.apply(field.transform, source, values[known])
         for values in (column.lower, column.upper)
     ]
-    if source == "string":
-        return len(np.unique(np.concatenate(ends)))
-    step = width or 1
-    return int(ends[1].max() - ends[0].min()) // step + 1
+    return len(np.unique(np.concatenate(ends)))
 
 
 def judged(situation: Situation, moved: Int64) -> tuple[ObjectiveJudgement, ...]:

@@ -11,7 +11,8 @@ from reconciler.queries.stored_columns import StoredColumns
 from reconciler.table.filetable import UNKNOWN, FileTable, Float64, Int64
 
 LEAST_SHARE, MOST_SHARE = 0.2, 1.25
-"""Limits of the estimate: bytes written per live byte of the inputs."""
+"""Limits of the estimate: bytes written per live byte of the inputs, footers of further files left
+out."""
 
 
 def slice_domain(stored: StoredColumns, field: int, file: Int64, starts: Int64) -> Float64:
@@ -39,7 +40,8 @@ def written_share(
 
     sizes: of columns in the output. Sorted rows compress better, and what many files repeat is
     written once: dictionaries, and footers, which are the part of a file beside its columns if the
-    size of each column is known. A column without footer information keeps its bytes.
+    size of each column is known. A column without footer information keeps its bytes. More files
+    than before have a footer each.
     """
     live = files.live_bytes
     whole, alive = float(live.sum()), float(live.sum()) / max(float(files.total_bytes), 1.0)
@@ -51,4 +53,6 @@ def written_share(
     repeated = beside if all(f.field_id in known for f in files.schema.fields) else 0.0
     gone = sum(alive * float(known[field].sum()) - float(sizes[field].sum()) for field in measured)
     gone += repeated * max(1.0 - outputs / len(files), 0.0)
-    return round(min(max(1.0 - gone / whole, LEAST_SHARE), MOST_SHARE), 3)
+    footer = float(stored.footer.of(np.ones(1))[0]) if repeated else 0.0
+    more = footer * max(outputs - len(files), 0)
+    return round(min(max(1.0 - gone / whole, LEAST_SHARE), MOST_SHARE) + more / whole, 3)

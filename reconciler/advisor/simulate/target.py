@@ -50,6 +50,31 @@ def target_partitions(pool: Pool, spec: PartitionSpec) -> TargetPartitions:
     return TargetPartitions(spec, number.reshape(-1).astype(np.int64), found)
 
 
+def number_of_partitions(pool: Pool, target: TargetPartitions) -> float:
+    """Return about how many partitions all rows are in: those of the rows sampled from their own
+    files, and others by how many were seen once and twice (Chao and Lin 2012, for samples without
+    replacement).
+
+    Rows that a file without a sample borrows have its own range of each column, but not values that
+    occur together: they multiply the partitions as far as they bring new values of a single field.
+    """
+    seen = np.bincount(target.number[pool.native], minlength=len(target.values))
+    once, twice = float((seen == 1).sum()), float((seen == 2).sum())
+    drawn, rows = float(seen.sum()), float(pool.weight.sum())
+    found, every = float((seen > 0).sum()), float(len(target.values))
+    if once and 2.0 <= drawn < rows:
+        share = drawn / rows
+        found += once**2 / (2.0 * twice * drawn / (drawn - 1.0) + once * share / (1.0 - share))
+    own = [value for value, times in zip(target.values, seen.tolist(), strict=True) if times]
+    grown = found * float(np.prod(_numbers(target.values) / np.maximum(_numbers(own), 1)))
+    return min(grown, max(found, every), rows)
+
+
+def _numbers(values: Sequence[Partition]) -> Int64:
+    """Return how many values each field has, int64[fields]."""
+    return np.array([len(set(column)) for column in zip(*values, strict=True)], dtype=np.int64)
+
+
 def _values(
     column: PoolColumn, field: PartitionField, schema: Schema
 ) -> tuple[Int64, list[object]]:
