@@ -18,7 +18,12 @@ from reconciler.advisor.choose.arrival_order import WHY, back_to_arrival_order
 from reconciler.advisor.choose.beside import with_small_files
 from reconciler.advisor.choose.binpack import bin_pack_candidates, forced_by_objectives
 from reconciler.advisor.choose.blocks import refused_blocks
-from reconciler.advisor.choose.declared import declared_candidates, footers_to_read, resized
+from reconciler.advisor.choose.declared import (
+    declared_candidates,
+    footers_to_read,
+    resized,
+    waiting,
+)
 from reconciler.advisor.choose.literal import limit_left, literal
 from reconciler.advisor.choose.recluster import recluster
 from reconciler.advisor.choose.replica import replica
@@ -266,6 +271,13 @@ def declared(situation: Situation) -> Verdict:
     return Verdict(tuple(chosen), tuple(rejections))
 
 
+def wait_for_more(situation: Situation) -> Verdict:
+    """Leave files alone that have drifted too little from the Declared key."""
+    if situation.settings.mode != "Declared" or not situation.settings.ordering.key:
+        return Verdict((), ())
+    return Verdict((), tuple(waiting(situation)))
+
+
 def bin_pack(situation: Situation) -> Verdict:
     """Merge small files that no other action rewrites, or sort them where that saves more."""
     forced = forced_by_objectives(situation)
@@ -293,7 +305,7 @@ def maintain_deletes(situation: Situation) -> Verdict:
 
 
 DECISIONS: tuple[Decide, ...] = (
-    migrate, declared, workload_aware, apply_deletes, bin_pack, maintain_deletes,
+    migrate, declared, workload_aware, apply_deletes, bin_pack, wait_for_more, maintain_deletes,
 )  # fmt: skip
 """Another partition spec first, then declared keys, then what pays back, then deleted rows, the
-remaining small files, and the delete files that no rewrite drops."""
+remaining small files, what waits, and the delete files that no rewrite drops."""

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 from bench.replay.table import SimulatedTable, empty_table
+from reconciler.advisor.advice import AdviceInput
+from reconciler.advisor.decide import decide
+from reconciler.plan import reasons
 from reconciler.plan.ordering import Lexicographic
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
@@ -59,3 +62,59 @@ def test_no_file_is_in_two_actions(seed: int) -> None:
     planned = advise(table, asked, chosen, rows_per_file=64)
     count = Counter(path for item in planned.actions for path in item.action.inputs)
     assert planned.actions and max(count.values()) == 1
+
+
+def _base_and_stragglers(random: np.random.Generator) -> SimulatedTable:
+    """Return sorted files, and a few small or wide ones over them."""
+    table = empty_table(SCHEMA)
+    for number in range(5 + int(random.integers(1, 6))):
+        base = number < 5
+        rows = 400 if base else int(random.choice([10, 30, 400]))
+        low = 200 * (number if base else int(random.integers(0, 5)))
+        key = random.integers(low, low + int(random.choice([1, 100, 300])), rows)
+        others = {one: random.integers(0, 9, rows) for one in (DATE, PART)}
+        values = {KEY: np.sort(key) if base else key, **others, VALUE: random.random(rows)}
+        table = table.append(values, rows, 0, rows)
+    return table
+
+
+def test_a_file_that_an_action_rewrites_does_not_wait_and_none_waits_twice() -> None:
+    waiting = 0
+    for seed in range(16):
+        random = np.random.default_rng(seed)
+        key = (SortColumn(KEY), SortColumn(DATE))[: 1 + seed % 2]
+        table = _base_and_stragglers(random)
+        chosen = replace(
+            CLUSTERED, ordering=Lexicographic(key), min_input_files=2 + seed % 4,
+            target_bytes=int(table.file_table().bytes.sum()) // 3,
+        )  # fmt: skip
+        asked = workload(range_workload(random, KEY, 40, 30, 600, weight=50.0))
+        planned = advise(table, asked, chosen, rows_per_file=64)
+        moved = {path for item in planned.actions for path in item.action.inputs}
+        entries = [one for one in planned.rejected if one.reason == reasons.DRIFT_WAITS]
+        left = [path for one in entries for path in one.inputs]
+        assert not moved & set(left) and len(set(left)) == len(left)
+        assert all(one.inputs for one in entries)
+        waiting += len(entries)
+    assert waiting
+
+
+def test_what_waits_in_many_partitions_is_one_line() -> None:
+    """Three partitions, each with a sorted base and a wide small file."""
+    table = empty_table(SCHEMA)
+    for low in (0, 1, 2):
+        for rows in (400, 400, 10):
+            key = np.sort(np.arange(rows) if rows > 10 else np.arange(0, 400, 40))
+            key = key + 400 * (len(table.files) % 3 == 1)
+            part = np.full(rows, low)
+            values = {KEY: key, DATE: part, PART: part, VALUE: np.zeros(rows)}
+            table = table.append(values, rows, 0, rows)
+    files = table.file_table()
+    parted = replace(
+        files, partitions=tuple((0, (number,)) for number in range(3)),
+        partition=np.repeat(np.arange(3, dtype=np.int32), 3),
+    )  # fmt: skip
+    chosen = replace(CLUSTERED, min_input_files=5, target_bytes=int(files.bytes.max()))
+    planned = decide(AdviceInput(parted, workload(()), chosen, table.row_groups()))
+    (entry,) = [one for one in planned.rejected if one.reason == reasons.DRIFT_WAITS]
+    assert entry.files == 3 and entry.bytes == int(files.bytes.min()) * 3

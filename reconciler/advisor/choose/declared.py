@@ -48,7 +48,7 @@ MOST_FOOTERS = 128
 def declared_candidates(
     situation: Situation,
 ) -> tuple[list[tuple[Candidate, str]], list[Rejected]]:
-    """Return (candidate, why) per drifted set, and what is left alone."""
+    """Return (candidate, why) per drifted set, and what is too large to be sorted."""
     settings = situation.settings
     found: list[tuple[Candidate, str]] = []
     rejections: list[Rejected] = []
@@ -57,11 +57,7 @@ def declared_candidates(
     drifted: list[Drift] = []
     for decision in situation.facts.drifts.between:
         rows = decision.files[free[decision.files]]
-        if not decision.rewrite:
-            rejections.append(
-                rejected(situation, title, reasons.DRIFT_WAITS, decision.reason, rows)
-            )
-        elif len(rows) >= MIN_FILES:  # else it is reported elsewhere why the others stay
+        if decision.rewrite and len(rows) >= MIN_FILES:  # else it is reported elsewhere why
             drifted.append(replace(decision, files=rows))
     lead = [column.field_id for column in settings.ordering.key]
     sets = joined(situation, drifted)
@@ -78,6 +74,22 @@ def declared_candidates(
             made = declared_what_if(situation, np.sort(part), settings.ordering)
             found.append((made, decision.reason))
     return found, rejections
+
+
+def waiting(situation: Situation) -> list[Rejected]:
+    """Return the drifted files that wait for more of them, one entry for each reason. A file that
+    the plan rewrites does not wait, whichever action has it."""
+    free = allowed(situation)
+    files: dict[str, list[Int64]] = {}
+    for decision in situation.facts.drifts.between:
+        rows = decision.files[free[decision.files]]
+        if not decision.rewrite and len(rows):
+            files.setdefault(decision.reason, []).append(rows)
+    title = f"cluster by {situation.settings.ordering.text(situation.table.schema)}"
+    return [
+        rejected(situation, title, reasons.DRIFT_WAITS, why, np.unique(np.concatenate(rows)))
+        for why, rows in files.items()
+    ]
 
 
 def resized(situation: Situation) -> list[tuple[Candidate, str]]:
