@@ -4,7 +4,8 @@
 
 One table gets each kind of action of the engine without a JVM, while others append and delete
 (`bench.trino_kinds`). After each, a batch query of Flink returns all rows, and aggregates under
-conditions; they are compared with the rows that this program keeps. Ends with code 1 if any answer
+conditions; they are compared with the rows that this program keeps. Then come tables of formats 2
+and 3 along trees of cuts with block ids (`bench.tree_reads`). Ends with code 1 if any answer
 differs. Needs Flink's jars (make flink). Takes a few minutes.
 """
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
+from bench.tree_reads import Engine, written_and_read
 from bench.trino_kinds import Ask, story
 from tests.conftest import sqlite_catalog
 from tests.flink.job import catalog_statement, command, on_sqlite
@@ -38,6 +40,7 @@ def main() -> int:
                 print(f"after {kind}: {len(problems)} wrong answers", flush=True)
                 rows.append((kind, str(len(problems))))
                 wrong += [f"{kind}: {problem}" for problem in problems]
+            wrong += written_and_read(Path(scratch), Engine("Flink", "spark", ask))
     write_section("Flink reads each kind of action", "python -m bench.flink_reads", rows, NOTE)
     print("\n".join(wrong) or "all rows are as they were")
     return 1 if wrong else 0

@@ -7,8 +7,9 @@ plugin/iceberg, and a JDK that it runs on. Tables of every type with NULLs and e
 written by pyiceberg in several files, and `layoutctl apply` sorts them with bloom filters and small
 row groups. The rows that Trino returns, all of them and those of an equality on each column, are
 compared with the rows that this program keeps. Then one table gets each kind of action of the
-engine without a JVM, and is compared after each (`bench.trino_kinds`). Ends with code 1 if any
-answer differs. Takes some ten minutes.
+engine without a JVM, and is compared after each (`bench.trino_kinds`). Last come tables along trees
+of cuts with block ids, read by queries and by routed ones (`bench.tree_reads`). Ends with code 1 if
+any answer differs. Takes some ten minutes.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import pyarrow as pa
 
 from bench.lake import Lake
 from bench.results import write_section
+from bench.tree_reads import Engine, written_and_read
 from bench.trino_kinds import story
 
 SCHEMA = pa.schema(
@@ -81,6 +83,7 @@ def main() -> int:
                 print(f"after {kind}: {len(problems)} wrong answers", flush=True)
                 rows.append((kind, str(len(problems))))
                 wrong += [f"{kind}: {problem}" for problem in problems]
+            wrong += written_and_read(lake.directory, Engine("Trino", "trino", ask, (2,)))
     write_section("Trino reads each kind of action", "python -m bench.trino_reads", rows, NOTE)
     print("\n".join(wrong) or "all rows are as they were")
     return 1 if wrong else 0
