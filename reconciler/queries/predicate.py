@@ -22,14 +22,15 @@ Literal = Scalar | tuple[Scalar, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """What a condition is on, by a column and a transform. There are four kinds:
+    """What a condition is on, by a column and a transform. There are five kinds:
 
     - the column itself ("identity");
     - an Iceberg partition transform of it ("month", "bucket[16]", ...);
     - the truth of a comparison with another column ("less[7]": less than column 7; `table.pairs`);
-    - the truth of LIKE a pattern beyond a prefix ("like").
+    - the truth of LIKE a pattern beyond a prefix ("like");
+    - the truth of a condition that computes with the column ("expression"), such as lower(c) = 'x'.
 
-    Bounds say nothing of the last two.
+    Bounds say nothing of the last three.
     """
 
     field_id: int
@@ -45,7 +46,7 @@ class Ref:
     @property
     def unbounded(self) -> bool:
         """Whether it is the truth of a condition that no bound says anything of."""
-        return self.transform == LIKE or self.pair is not None
+        return self.transform in (LIKE, EXPRESSION) or self.pair is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class StartsWith:
 
 LIKE = "like"
 """The transform of a text that is compared with a pattern beyond a prefix."""
+EXPRESSION = "expression"
+"""The transform of the first column in a condition that no engine turns into one on columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +168,7 @@ def fields_of(predicate: Predicate) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def bounded_fields_of(predicate: Predicate) -> tuple[int, ...]:
-    """Return the distinct field ids whose bounds may rule the predicate out, ascending: those with
-    another condition than LIKE a pattern and than one between two columns."""
+    """Return the distinct field ids whose bounds may rule the predicate out, ascending."""
     return tuple(sorted({ref.field_id for ref in _refs_of(predicate) if not ref.unbounded}))
 
 
@@ -188,8 +190,7 @@ def could_skip(predicate: Predicate) -> bool:
 
 
 def uncut_of(predicate: Predicate) -> frozenset[Ref]:
-    """Return the conditions of a predicate that no bound says anything of: LIKE a pattern beyond a
-    prefix, and those between two columns."""
+    """Return the conditions of a predicate that no bound says anything of."""
     refs = (node.ref for node in walk(predicate) if isinstance(node, Comparison))
     return frozenset(ref for ref in refs if ref.unbounded)
 
@@ -283,6 +284,8 @@ def _render_leaf(
         return f"{name} {sign} {schema.name_of(pair.right)}"
     if node.ref.transform == LIKE and isinstance(node, Comparison):
         return f"{name} {'' if node.op == '>=' else 'NOT '}LIKE ?"
+    if node.ref.transform == EXPRESSION:
+        return name
     value = _slot_text(node, schema, literals)
     if isinstance(node, In):
         return f"{name} {negation}IN ({value})"
@@ -320,6 +323,8 @@ def _ref_name(ref: Ref, schema: Schema) -> str:
     name = schema.name_of(ref.field_id)
     if ref.transform in ("identity", LIKE) or ref.pair is not None:
         return name
+    if ref.transform == EXPRESSION:
+        return f"expression of {name}"
     function, _, argument = ref.transform.partition("[")
     return f"{function}({argument.rstrip(']')}, {name})" if argument else f"{function}({name})"
 

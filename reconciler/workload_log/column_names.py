@@ -14,6 +14,8 @@ from reconciler.workload_log.session_names import is_stored
 
 SPELLED = "spelled"
 """Key under which a folded identifier keeps the query's spelling."""
+UNKNOWN_COLUMN = "either"
+"""Name of the function around a column that may be one of several."""
 
 
 def columns_of(schema: Schema) -> dict[str, str]:
@@ -142,12 +144,12 @@ def hide_keys_after_commas(query: exp.Expr) -> None:
         for join in merging:
             join.set("using", None)
             join.set("method", None)
-            join.set("on", exp.Anonymous(this="either", expressions=[]))
+            join.set("on", exp.Anonymous(this=UNKNOWN_COLUMN, expressions=[]))
 
 
 def _hide(column: exp.Column) -> None:
     """Put a column into a function of which nothing is known."""
-    hidden: exp.Expr = exp.Anonymous(this="either", expressions=[column.copy()])
+    hidden: exp.Expr = exp.Anonymous(this=UNKNOWN_COLUMN, expressions=[column.copy()])
     if isinstance(column.parent, exp.Select) and column.arg_key == "expressions":
         hidden = exp.alias_(hidden, column.name)
     column.replace(hidden)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.queries.predicate import (
-    LIKE,
     TRUE,
     Always,
     And,
@@ -21,7 +20,6 @@ from reconciler.queries.predicate import (
     Ref,
     StartsWith,
 )
-from reconciler.table.pairs import pair_of
 from reconciler.workload_log.constants import UNBOUND
 
 
@@ -120,8 +118,7 @@ def _without_implied(conjuncts: list[Tree]) -> list[Tree]:
         if isinstance(leaf, Condition)
         and leaf.test not in ("null", "nan")
         and leaf.literal is not UNBOUND
-        and leaf.transform != LIKE  # bounds know nothing of it, nor of a pair
-        and pair_of(leaf.field_id, leaf.transform) is None
+        and not Ref(leaf.field_id, leaf.transform).unbounded
     }
     return [
         c

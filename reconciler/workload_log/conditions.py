@@ -1,9 +1,9 @@
 """Converts a SQL condition over one table's columns into a pruning predicate, for the SQL reader.
 
 Every row for which the SQL condition is true satisfies the predicate; a part that the engine cannot
-push down, or that engines evaluate differently, becomes TRUE. Literals are converted to the
-column's domain and rounded so that no row is lost (`int_col < 3.5` is `< 4`). NaN follows Iceberg's
-evaluators, which never let a comparison match it.
+push down, or that engines evaluate differently, is TRUE for every evaluator. Literals are converted
+to the column's domain and rounded so that no row is lost (`int_col < 3.5` is `< 4`). NaN follows
+Iceberg's evaluators, which never let a comparison match it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from reconciler.queries.predicate import (
-    FALSE,
-    LIKE,
-    TRUE,
-    Always,
-)
+from reconciler.queries.predicate import FALSE, LIKE, TRUE, Always
 from reconciler.table.pairs import EQUALS, LESS, Pair
 from reconciler.table.schema import Field, Schema
 from reconciler.table.values import Kind
 from reconciler.workload_log.comparisons import Operand, compare, in_truncated, membership, utf8
 from reconciler.workload_log.complexity import operands_of
+from reconciler.workload_log.computed import computed
 from reconciler.workload_log.condition_tree import (
     Condition,
     Negated,
@@ -54,7 +50,7 @@ def _tree(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
     try:
         return _condition(node, schema, binding)
     except (NotConstant, NotPushed):
-        return TRUE
+        return computed(node, schema)
 
 
 def _condition(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:

@@ -22,7 +22,7 @@ from reconciler.plan.actions.state import Facts, Validity
 from reconciler.plan.ordering import by_tree
 from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, workload_of_fragments
-from reconciler.queries.predicate import LIKE, And, Comparison, Ref
+from reconciler.queries.predicate import EXPRESSION, LIKE, And, Comparison, Ref
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
@@ -159,16 +159,16 @@ def test_a_policy_may_ask_for_trees_alone(lineitem, least):
 @pytest.mark.parametrize("wanted", ["", "block"])
 def test_conditions_between_columns_are_cut_by_only_where_rows_get_ids(lineitem, wanted):
     """Half of the rows meet the condition. Without ids the plan says that it is not used. LIKE a
-    pattern is used in neither case."""
+    pattern and an expression are used in neither case."""
     other = np.random.default_rng(1).permutation(lineitem.values[SHIP])
     table = replace(lineitem, values={**lineitem.values, RECEIPT: other})
     pair = Pair(SHIP, "less", RECEIPT)
     asked = And((
         Comparison(Ref(SHIP, pair.transform), ">=", 0), Comparison(Ref(PART), "<", 1),
-        Comparison(Ref(PRICE, LIKE), ">=", 2),
+        Comparison(Ref(PRICE, LIKE), ">=", 2), Comparison(Ref(ORDER, EXPRESSION), ">=", 3),
     ))  # fmt: skip
     log = workload_of_fragments([
-        Fragment("log", n, "u", asked, (1, 500 + 25 * n, 1), (None, None, None),
+        Fragment("log", n, "u", asked, (1, 500 + 25 * n, 1, 1), (None,) * 4,
                  (ORDER, PART, SHIP, RECEIPT, PRICE), 2.0, n * DAY // 6, "spark")
         for n in range(60)
     ])  # fmt: skip
@@ -182,10 +182,12 @@ def test_conditions_between_columns_are_cut_by_only_where_rows_get_ids(lineitem,
     trees = [tree for item in advice.actions for tree in item.action.trees]
     assert trees and {one.pairs for one in trees} == {(pair,) if wanted else ()}
     (said,) = [str(item.why) for item in advice.rejected if item.reason == reasons.NOT_CUT]
-    ship, receipt, price = (table.schema.name_of(one) for one in (SHIP, RECEIPT, PRICE))
-    assert f"{price} LIKE ? (100%)" in said
+    ship, receipt, price, order = (
+        table.schema.name_of(one) for one in (SHIP, RECEIPT, PRICE, ORDER)
+    )
+    assert f"{price} LIKE ? (100%)" in said and f"of {order} (100%)" in said
     assert (f"{ship} < {receipt} (100%)" in said) == (not wanted)
-    assert said.count("%") == (2 if wanted else 3)
+    assert said.count("%") == (3 if wanted else 4)
 
 
 def test_conditions_between_columns_propose_no_key_and_skip_nothing(lineitem):

@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 
 from reconciler.queries.predicate import (
+    EXPRESSION,
     LIKE,
     Always,
     And,
@@ -57,7 +58,7 @@ def predicate_sql(predicate: Predicate, literals: Sequence[Literal], schema: Sch
         return f'"{field.name}" IS NULL'
     if isinstance(predicate, IsNaN):
         return f'isnan("{field.name}")'
-    if predicate.ref.transform == LIKE:
+    if predicate.ref.transform in (LIKE, EXPRESSION):
         return "TRUE"  # it names the column, and not the pattern
     pair = predicate.ref.pair
     if pair is not None:

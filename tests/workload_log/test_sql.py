@@ -80,18 +80,19 @@ CONDITIONS = [
     ("year(d) NOT IN (2024, 2025)",
      "(d >= 2025-01-01 OR d < 2024-01-01) AND (d >= 2026-01-01 OR d < 2025-01-01)"),
     ("year(d) IN (NULL)", "FALSE"), ("year(d) NOT IN (2024, NULL)", "FALSE"),
-    ("year(d) IN (" + ", ".join(map(str, range(1990, 2023))) + ")", "TRUE"),
+    ("year(d) IN (" + ", ".join(map(str, range(1990, 2023))) + ")", "expression of d"),
     ("year(d) = 2024", "d >= 2024-01-01 AND d < 2025-01-01"),
     ("date_trunc('month', d) > DATE '2024-01-15'", "d >= 2024-02-01"),
     ("date_trunc('month', d) = DATE '2024-01-15'", "FALSE"),
-    ("CAST(l AS INT) = 5", "TRUE"), ("CAST(i AS BIGINT) = 5", "i = 5"), ("i + 1 = 5", "TRUE"),
-    ("lower(s) = 'a'", "TRUE"), ("s LIKE 'ab%'", "s LIKE ab%"), ("s LIKE 'a_b%'", "s LIKE a%"),
+    ("CAST(l AS INT) = 5", "TRUE"), ("CAST(i AS BIGINT) = 5", "i = 5"),
+    ("i + 1 = 5", "expression of i"), ("lower(s) = 'a'", "expression of s"),
+    ("s LIKE 'ab%'", "s LIKE ab%"), ("s LIKE 'a_b%'", "s LIKE a%"),
     ("s NOT LIKE 'a_b%'", "s NOT LIKE ?"), ("s LIKE 'ab'", "s = ab"), ("s LIKE '%b'", "s LIKE ?"),
     ("s LIKE 'a!%b%' ESCAPE '!'", "s LIKE a%"), ("b", "b = true"), ("NOT b", "b = false"),
     ("s = 'it''s'", "s = it's"), ("Mixed = 1 AND MIXED < 4", "Mixed = 1 AND Mixed < 4"),
     ("st.x > 3", "st.x > 3"), ("i = 1 OR s = upper('x')", "TRUE"), ("i BETWEEN 5 AND 1",
      "i BETWEEN 5 AND 1"), ("1 = 0", "FALSE"), ("i = 1 AND random() < 0.5", "i = 1"),
-    ("i IN (SELECT i FROM elsewhere.x)", "TRUE"), ("coalesce(i, 0) = 0", "TRUE"),
+    ("i IN (SELECT i FROM elsewhere.x)", "TRUE"), ("coalesce(i, 0) = 0", "expression of i"),
     ("i IS NOT DISTINCT FROM 3", "i = 3"), ("i IS DISTINCT FROM 3", "i != 3 OR i IS NULL"),
     ("u = 'f79c3e09-677c-4bbd-a479-3f349cb785e7'", "u = f79c3e09-677c-4bbd-a479-3f349cb785e7"),
     ("u = UUID 'F79C3E09-677c-4bbd-a479-3f349cb785e7'", "u = f79c3e09-677c-4bbd-a479-3f349cb785e7"),
@@ -141,7 +142,7 @@ def test_queries_that_differ_in_bytes_share_a_template() -> None:
 
 
 def test_only_what_the_engine_pushes_down_is_kept() -> None:
-    assert condition("year(d) = 2024", "spark") == "TRUE"
+    assert condition("year(d) = 2024", "spark") == "expression of d"
     assert condition("s LIKE 'a_b%'", "spark") == "s LIKE ?"
     assert condition("CAST(ts AS DATE) = DATE '2024-01-01'", "duckdb") == "TRUE"
 
@@ -316,7 +317,8 @@ DERIVED = [
     ("spark", "SELECT l FROM db.t WHERE i = '5' AND l IN ('3', '4') AND p = '5'",
      "i = 5 AND l IN (3, 4)"),
     ("duckdb", "SELECT l FROM db.t WHERE s LIKE 5 AND i = 3", "i = 3"),
-    ("bigquery", "SELECT l FROM db.t WHERE DATE(tz, 'Europe/Berlin') = '2024-01-01'", "TRUE"),
+    ("bigquery", "SELECT l FROM db.t WHERE DATE(tz, 'Europe/Berlin') = '2024-01-01'",
+     "expression of tz"),
     ("bigquery", "SELECT l FROM db.t WHERE DATE(tz) = '2024-01-01'",
      "tz >= 2024-01-01T00:00:00Z AND tz < 2024-01-02T00:00:00Z"),
 ]  # fmt: skip
@@ -385,7 +387,8 @@ def test_a_load_of_staged_columns_reads_no_table() -> None:
 
 
 def test_a_remainder_by_a_column_is_no_parameter() -> None:
-    assert condition("CASE WHEN b THEN l END %s = 2 AND i = 3", "duckdb") == "i = 3"
+    remainder = "CASE WHEN b THEN l END %s = 2 AND i = 3"
+    assert condition(remainder, "duckdb") == "i = 3 AND expression of b"
     part = "SELECT EXTRACT(DAY FROM :1)"
     assert with_question_marks(part, "oracle") == part.replace(":1", "?")
 

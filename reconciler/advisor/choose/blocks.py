@@ -62,7 +62,7 @@ def refused_blocks(situation: Situation, orderings: Iterable[Ordering]) -> tuple
         title = f"block ids in column {wanted}"
         found.append(rejected(situation, title, reasons.NO_BLOCK_IDS, no_ids, nothing))
     if trees and (why := _uncut(situation, ids=bool(wanted) and not no_ids)):
-        title = "cuts by LIKE and by conditions between columns"
+        title = "cuts by LIKE, between columns and by expressions"
         found.append(rejected(situation, title, reasons.NOT_CUT, why, nothing))
     return tuple(found)
 

@@ -1,7 +1,7 @@
-"""Says which conditions of the recorded queries no cut serves: LIKE a pattern beyond a prefix, and
-conditions between columns.
+"""Says which conditions of the recorded queries no cut serves: LIKE a pattern beyond a prefix,
+conditions between columns, and those that compute with a column, by arithmetic or a function.
 
-Bounds say nothing of either. Only conditions between two columns of one type out of `pairs.TYPES`
+Bounds say nothing of these. Only conditions between two columns of one type out of `pairs.TYPES`
 can be cut by, where rows get block ids.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from reconciler.format import plural
-from reconciler.queries.predicate import Ref, uncut_of
+from reconciler.queries.predicate import EXPRESSION, Ref, uncut_of
 from reconciler.queries.shape import Shape
 from reconciler.table.pairs import Pair
 from reconciler.table.schema import Schema
@@ -51,4 +51,6 @@ def uncut(
 def in_words(ref: Ref, schema: Schema) -> str:
     """Return a condition as text, without its pattern."""
     name, pair = schema.name_of(ref.field_id), ref.pair
+    if ref.transform == EXPRESSION:
+        return f"an expression of {name}"
     return f"{name} LIKE ?" if pair is None else f"{name} {pair.sign} {schema.name_of(pair.right)}"
