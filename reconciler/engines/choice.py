@@ -136,5 +136,7 @@ def _short_of(needs: Needs, machine: Machine) -> str:
 
 
 def _fits(needs: Needs, machine: Machine) -> str:
+    if not needs.group_bytes:
+        return "it rewrites no rows"
     free = iec(machine.memory_bytes)
     return f"it fits this machine: groups of about {iec(needs.group_bytes)}, {free} of memory free"

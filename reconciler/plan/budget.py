@@ -267,9 +267,14 @@ def _why(state: BudgetState, refused: Charge, prices: Prices | None, what: str) 
             state.boundary.strftime("%Y-%m-%dT%H:%M:%SZ") if state.boundary else "further notice"
         )
         return "OutsideWindow", f"{name} allows nothing until {until}"
-    asked = charge_text(refused, prices)
+    asked, limits = charge_text(refused, prices), state.budget
+    most_bytes, most_cpu = limits.max_rewrite_bytes, limits.max_cpu_seconds
+    if (most_bytes is not None and refused.rewrite_bytes > most_bytes) or (
+        most_cpu is not None and refused.cpu_seconds > most_cpu
+    ):
+        why = f"{name} is too small for {what} even when nothing of it is spent"
+        return "OverBudget", f"{why}: it rewrites {asked}, and waiting does not help"
     why = f"{name} has too little left for {what}, which rewrites {asked}"
-    limits = state.budget
     holds_bytes = limits.max_rewrite_bytes is not None and state.held_bytes
     if holds_bytes or (limits.max_cpu_seconds is not None and state.held_cpu_seconds):
         why += f"; {held_text(state, 'a part of it')}"

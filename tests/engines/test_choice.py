@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.api.choices import EngineType
 from reconciler.engines.choice import LONGEST_SECONDS, Machine, Needs, choose
+from tests.said import Said
 
 GIB = 1 << 30
 LAPTOP = Machine(cores=8, memory_bytes=8 * GIB, disk_bytes=100 * GIB)
@@ -86,3 +87,7 @@ def test_spark_that_cannot_start_is_refused() -> None:
 def test_the_least_memory_bounds_the_processes() -> None:
     assert replace(LAPTOP, memory_bytes=GIB).slots == 2
     assert replace(LAPTOP, memory_bytes=1).slots == 1
+
+
+def test_a_plan_that_rewrites_no_rows_names_no_size_of_groups(said: Said) -> None:
+    said(choose(EngineType.AUTO, Needs(), LAPTOP).why)

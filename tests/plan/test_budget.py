@@ -57,12 +57,12 @@ def test_what_a_killed_run_holds_is_free_once_the_window_has_passed(hours, may_g
         ({"max_cpu_seconds": 60}, 0, 50.0, True),
         ({"max_cpu_seconds": 60}, 8 * GIB, 0.0, False),
         ({"max_rewrite_bytes": GIB}, 0, 50.0, False),
-        ({"max_rewrite_bytes": GIB, "max_cpu_seconds": 60}, 0, 50.0, True),
+        ({"max_rewrite_bytes": 4 * GIB, "max_cpu_seconds": 60}, 0, 50.0, True),
     ],
 )
 def test_a_run_without_an_end_holds_what_the_budget_limits(limits, size, seconds, told):
     budget = Budget("daily", per_seconds=86_400, **limits)
-    asked = [Charge(2 * GIB, 70.0)]
+    asked = [Charge(2 * GIB, 20.0 if told else 70.0)]  # what never fits says nothing of who holds
     held = admit(asked, [budget], [Spent(NOON, size, seconds, held=True)], NOON)
     assert held.budgets[0].held_cpu_seconds == seconds
     ended = admit(asked, [budget], [Spent(NOON, size, seconds)], NOON)
@@ -153,3 +153,11 @@ def test_a_message_uses_the_title_of_a_budget_that_has_one():
     found = admit([Charge(2, 0.0)], [cap], (), at(12))
     assert found.message.startswith("Cap ")
     assert "cluster" not in found.message
+
+
+@pytest.mark.parametrize("limits", [{"max_rewrite_bytes": 0}, {"max_cpu_seconds": 9}])
+def test_what_a_budget_can_never_admit_is_not_said_to_wait(limits, said):
+    budget = Budget("daily", per_seconds=86_400, **limits)
+    gate = admit([Charge(1, 10.0)], [budget], [], NOON)
+    assert (gate.count, gate.reason) == (0, "OverBudget")
+    said(gate.message)
