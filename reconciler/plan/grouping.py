@@ -8,7 +8,7 @@ Memory only decides how many tasks share a group.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -218,16 +218,24 @@ def _connected(files: Extents) -> Grouping:
 
 def merged(components: Grouping, size: Int64, limit: int, small: float) -> Grouping:
     """Merge neighbouring components up to `limit` bytes; none is left alone below `small`."""
-    upto = [0, *np.cumsum(components.totals(size)).tolist()]
-    last, place, first = len(components.starts), 0, list[int]()
-    while place < last:
-        first.append(place)
-        held = upto[place]
-        fits = bisect_right(upto, held + limit, place) - 1
-        place = max(place + 1, fits, min(bisect_left(upto, held + small, place), last))
+    upto = np.concatenate(([0], np.cumsum(components.totals(size))))
+    first = _filled(upto, limit, small)
     if len(first) > 1 and upto[-1] - upto[first[-1]] < small:
         first.pop()
     return Grouping(components.order, components.starts[first])
+
+
+def _filled(upto: Int64, limit: int, small: float) -> list[int]:
+    """Return where runs of at most `limit` bytes begin, each filled before the next one; larger
+    where less would be below `small`. upto: bytes before each component, and in all."""
+    last, place, first = len(upto) - 1, 0, list[int]()
+    fits = np.searchsorted(upto, upto[:-1] + min(limit, int(upto[-1])), side="right") - 1
+    enough = np.searchsorted(upto, upto[:-1] + min(math.ceil(small), int(upto[-1])), side="left")
+    after = np.maximum(np.maximum(fits, np.minimum(enough, last)), np.arange(1, last + 1)).tolist()
+    while place < last:
+        first.append(place)
+        place = after[place]
+    return first
 
 
 def bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
@@ -290,13 +298,10 @@ def _cut_at(share: Float64, wanted: float) -> Int64:
 def runs(files: Extents, limit: int, target_bytes: int) -> Grouping:
     """Return runs of at most `limit` bytes in order of arrival; a small rest joins the last run."""
     order = whole(files).order
-    starts: list[int] = []
-    held = 0
-    for number, own in enumerate(files.bytes[order].tolist()):
-        if not starts or held + own > limit:
-            starts.append(number)
-            held = 0
-        held += own
-    if len(starts) > 1 and (held < target_bytes or starts[-1] == len(order) - 1):
-        starts.pop()
+    upto = np.concatenate(([0], np.cumsum(files.bytes[order])))
+    starts = _filled(upto, limit, 0.0)
+    if len(starts) > 1:
+        held = upto[-1] - upto[starts[-1]]
+        if held < target_bytes or starts[-1] == len(order) - 1:
+            starts.pop()
     return Grouping(order, np.array(starts, dtype=np.int64))

@@ -39,6 +39,8 @@ class Ordering(ABC):
     """What policies and plans call it."""
     curve: ClassVar[bool] = False
     """Whether rows follow the Hilbert curve over the ranks of the key."""
+    merges_small: ClassVar[bool] = True
+    """Whether groups depend on the size of files, by which small neighbours are merged."""
 
     @property
     def lead(self) -> SortColumn | None:
@@ -71,11 +73,11 @@ class Ordering(ABC):
 
     @abstractmethod
     def sort_keys(
-        self, ranks: Sequence[Int64], distinct: Sequence[Array] = ()
+        self, ranks: Sequence[Int64], distinct: Sequence[Array] = (), leaf: Int64 | None = None
     ) -> tuple[npt.NDArray[Any], ...]:
         """What rows are sorted by, the most significant first; rows of equal values stay in order
         of arrival. ranks: per key column, int64[rows]. distinct: per key column, its values by
-        rank, which orders by values need."""
+        rank, which orders by values need. leaf: `leaf_of` the rows, if it is known."""
 
     def extents(self, table: FileTable) -> Extents:
         """The files of a table as `groups` takes them: by the first column of the key."""
@@ -114,7 +116,7 @@ class Arrival(Ordering):
     name: ClassVar[str] = "Arrival"
 
     def sort_keys(
-        self, ranks: Sequence[Int64], distinct: Sequence[Array] = ()
+        self, ranks: Sequence[Int64], distinct: Sequence[Array] = (), leaf: Int64 | None = None
     ) -> tuple[npt.NDArray[Any], ...]:
         return ()
 
@@ -140,7 +142,7 @@ class Lexicographic(Ordering):
         return self.key[0]
 
     def sort_keys(
-        self, ranks: Sequence[Int64], distinct: Sequence[Array] = ()
+        self, ranks: Sequence[Int64], distinct: Sequence[Array] = (), leaf: Int64 | None = None
     ) -> tuple[npt.NDArray[Any], ...]:
         return tuple(
             -rank if column.direction == "desc" else rank
@@ -162,6 +164,7 @@ class Hilbert(Ordering):
 
     name: ClassVar[str] = "Hilbert"
     curve: ClassVar[bool] = True
+    merges_small: ClassVar[bool] = False
 
     def canonical(self) -> dict[str, Any]:
         return {**Ordering.canonical(self), "curve": self.name}
@@ -170,7 +173,7 @@ class Hilbert(Ordering):
         return f"{self.name}({Ordering.text(self, schema)})"
 
     def sort_keys(
-        self, ranks: Sequence[Int64], distinct: Sequence[Array] = ()
+        self, ranks: Sequence[Int64], distinct: Sequence[Array] = (), leaf: Int64 | None = None
     ) -> tuple[npt.NDArray[Any], ...]:
         bits = min(HILBERT_BITS, 64 // len(self.key))
         spread = np.stack([_even_ranks(rank, bits) for rank in ranks])
@@ -192,6 +195,7 @@ class CutTree(Ordering):
     """The tree, which plans hold once and name by its hash."""
 
     name: ClassVar[str] = "QdTree"
+    merges_small: ClassVar[bool] = False
 
     def canonical(self) -> dict[str, Any]:
         return {**Ordering.canonical(self), "tree": self.tree.name}
@@ -208,9 +212,9 @@ class CutTree(Ordering):
         return leaves_of_ranks(self.tree, known, len(ranks[0]))
 
     def sort_keys(
-        self, ranks: Sequence[Int64], distinct: Sequence[Array] = ()
+        self, ranks: Sequence[Int64], distinct: Sequence[Array] = (), leaf: Int64 | None = None
     ) -> tuple[npt.NDArray[Any], ...]:
-        leaf = self.leaf_of(ranks, distinct)
+        leaf = self.leaf_of(ranks, distinct) if leaf is None else leaf
         sorted_by = np.asarray(self.tree.inner, dtype=np.int64)[leaf]
         inside = np.zeros(len(leaf), dtype=np.int64)
         for column, rank in zip(self.key, ranks, strict=True):
@@ -288,14 +292,15 @@ def order_rows(
     arrival: Int64,
     chunk: Int64 | None = None,
     distinct: Sequence[Array] = (),
+    leaf: Int64 | None = None,
 ) -> Int64:
     """Row numbers in the order a rewrite writes them, int64[rows].
 
-    ranks, distinct: as in `Ordering.sort_keys`. arrival: place of each row in order of arrival.
-    chunk: the execution group of each row, in whose order the groups are written.
+    ranks, distinct, leaf: as in `Ordering.sort_keys`. arrival: place of each row in order of
+    arrival. chunk: the execution group of each row, in whose order the groups are written.
     """
     first = () if chunk is None else (chunk,)
-    keys = ordering.sort_keys(ranks, distinct)
+    keys = ordering.sort_keys(ranks, distinct, leaf)
     return np.lexsort((arrival, *reversed(keys), *first)).astype(np.int64)
 
 

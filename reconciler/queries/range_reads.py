@@ -51,8 +51,15 @@ class RangeReads:
     """Which files end after each range begins; None where ranges have no begin."""
     valued: Bool
     """bool[files], whether the file has a row with a value."""
-    covered: Covered | None
-    """What share of each file the ranges cover; None where it cannot be added up."""
+    asked: _Range
+    """The conditions."""
+    literals: Sequence[SlotLiterals]
+    """The literals of the queries, by slot."""
+
+    @cached_property
+    def covered(self) -> Covered | None:
+        """Return what share of each file the ranges cover; None where it cannot be added up."""
+        return _covered(self.asked, self.literals, self.valued)
 
     def of_files(self, own: Float64) -> Float64:
         """Return the sum of a value per file over the files that each query reads,
@@ -190,7 +197,7 @@ def range_reads(demand: Shape, table: FileTable) -> RangeReads | None:
         valued = valued & ~over.valueless
         bands[leaf] = band_of(leaf.op, np.asarray(demand.literals[leaf.slot]), over)
     below, above = (None if one is None else bands[one] for one in (asked.below, asked.above))
-    return RangeReads(below, above, valued, _covered(asked, demand.literals, valued))
+    return RangeReads(below, above, valued, asked, demand.literals)
 
 
 def _range_of(predicate: Predicate, table: FileTable) -> _Range | None:

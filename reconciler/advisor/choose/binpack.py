@@ -38,7 +38,7 @@ from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
 from reconciler.plan.sentence import sentence
 from reconciler.plan.small_files import LARGEST_SHARE, small_files, small_mask
 from reconciler.queries.rewrite_cost import MORE_TO_SORT
-from reconciler.table.filetable import Bool, Int64
+from reconciler.table.filetable import Bool, FileTable, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
 from reconciler.table.schema import SortColumn
 
@@ -144,17 +144,23 @@ def packing_order(situation: Situation) -> Ordering:
         return settings.ordering
     table = situation.table
     columns = [c for c in wanted_columns(situation) if c in table.columns] or sorted(table.columns)
-    rows = np.maximum(table.records, 0)
-    best, depth = None, ORDERED * max(len(table), 1)
-    for column in columns:
+    depth, best = min(((_depth(table, column), column) for column in columns), default=(np.inf, 0))
+    if depth >= ORDERED * max(len(table), 1):
+        return ARRIVAL
+    return Lexicographic((SortColumn(best),))
+
+
+def _depth(table: FileTable, column: int) -> float:
+    """Return how many files hold a value of the column on average, found once for a table;
+    infinite where not all ranges are known."""
+    known: dict[int, float] = table.derived.setdefault("packing depths", {})
+    if column not in known:
         ranges = ranges_of(table, column)
         judged = np.flatnonzero(ranges.known)
-        if len(judged) < len(table):
-            continue
-        mean = depth_of(ranges, judged, rows).mean
-        if mean < depth:
-            best, depth = column, mean
-    return ARRIVAL if best is None else Lexicographic((SortColumn(best),))
+        known[column] = np.inf
+        if len(judged) == len(table):
+            known[column] = depth_of(ranges, judged, np.maximum(table.records, 0)).mean
+    return known[column]
 
 
 def _best(

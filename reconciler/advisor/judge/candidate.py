@@ -150,7 +150,8 @@ def _group_of(files: FileTable, ordering: Ordering, target_bytes: int) -> Int64:
     """Return the group in which each file is rewritten, int64[files], found once for all orderings
     that group alike: by a tree, or by the first column of a key."""
     first = tuple(column.field_id for column in ordering.key[:1])
-    key = ordering.name, first if ordering.tree is None else ordering.tree.name, target_bytes
+    size = target_bytes if ordering.merges_small else 0
+    key = ordering.name, first if ordering.tree is None else ordering.tree.name, size
     known: dict[object, Int64] = files.derived.setdefault("groups by ordering", {})
     if key not in known:
         extents = ordering.extents(files)

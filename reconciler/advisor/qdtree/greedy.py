@@ -84,7 +84,10 @@ class Gains:
 
 
 def node_of(problem: Problem, rows: Int64, boxes: Int64) -> Node:
-    live = problem.live(rows, boxes)
+    return _leaf(problem, rows, problem.live(rows, boxes))
+
+
+def _leaf(problem: Problem, rows: Int64, live: Int64) -> Node:
     weight = float(problem.weight[rows].sum())
     own = weight * problem.cost_of(live)
     return Node(rows, live, weight, own, own)
@@ -153,11 +156,12 @@ def _up_to(problem: Problem, values: npt.NDArray[Any]) -> Float64:
 def split(problem: Problem, node: Node, cut: int) -> tuple[Node, Node]:
     """Return the children of a node at a cut."""
     column = int(problem.column[cut])
-    left = problem.columns[0][column].take(node.rows) <= cut
-    live = node.live
+    goes_left = problem.columns[0][column].take(node.rows) <= cut
+    left, right = node.rows[goes_left], node.rows[~goes_left]
+    met = problem.meets(np.concatenate((left, right)), np.array([0, len(left)]), node.live)
     return (
-        node_of(problem, node.rows[left], live),
-        node_of(problem, node.rows[~left], live),
+        _leaf(problem, left, node.live[met[0]]),
+        _leaf(problem, right, node.live[met[1]]),
     )
 
 

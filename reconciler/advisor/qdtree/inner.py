@@ -36,24 +36,33 @@ def sorting(problem: Problem, leaf: Node) -> Sorting:
     if parts < 2 or not len(leaf.live):
         return best
     begins = np.arange(parts) * len(leaf.rows) // parts
-    for number in _columns(problem, leaf):
-        places = problem.boxes.axes[number].places[leaf.rows]
-        order = leaf.rows[np.argsort(places, kind="stable")]
-        cost = _cost(problem, order, begins, leaf.live)
+    columns = _columns(problem, leaf)
+    if not columns:
+        return best
+    places = np.stack([problem.boxes.axes[number].places[leaf.rows] for number in columns])
+    orders = leaf.rows[np.argsort(places, axis=1, kind="stable")]
+    for number, cost in zip(columns, _costs(problem, orders, begins, leaf.live), strict=True):
         if cost < best.cost * (1.0 - EXACT):
             best = Sorting(problem.boxes.columns[number], cost)
     return best
 
 
-def _cost(problem: Problem, order: Int64, begins: Int64, live: Int64) -> float:
-    """Return what the queries read of parts of ordered rows: rows x cost."""
-    alive = problem.meets(order, begins, live)
+def _costs(problem: Problem, orders: Int64, begins: Int64, live: Int64) -> list[float]:
+    """Return what the queries read of parts of the rows in each order: rows x cost. orders:
+    int64[orders, rows]; begins: of the parts."""
+    count, rows = orders.shape
+    starts = (np.arange(count)[:, None] * rows + begins).reshape(-1)
+    alive = problem.meets(orders.reshape(-1), starts, live)
     query = problem.query[live]
     if problem.disjunctive:
         first = np.flatnonzero(np.diff(query, prepend=-1))
         alive, query = np.logical_or.reduceat(alive, first, axis=1), query[first]
-    reads = alive @ problem.cost[query]
-    return float(np.add.reduceat(problem.weight[order], begins) @ reads)
+    cost, weight = problem.cost[query], problem.weight[orders]
+    held, parts = np.add.reduceat(weight, begins, axis=1), len(begins)
+    return [
+        float(held[number] @ (alive[number * parts : (number + 1) * parts] @ cost))
+        for number in range(count)
+    ]
 
 
 def _columns(problem: Problem, leaf: Node) -> list[int]:

@@ -118,7 +118,7 @@ class Problem:
         codes, count = self.columns[0].take(rows, axis=1).ravel(), len(self.first)
         if self.alike:
             return (np.bincount(codes, minlength=count) * self.alike).astype(np.float64)
-        weight = np.tile(self.weight[rows], self.code.shape[1])
+        weight = np.concatenate([self.weight[rows]] * self.code.shape[1])
         return np.bincount(codes, weight, count).astype(np.float64)
 
     @cached_property

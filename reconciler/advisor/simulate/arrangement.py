@@ -7,7 +7,7 @@ engine writes files of equal rows, and row groups of equal rows in each: so are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,11 +19,15 @@ from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.target import TargetPartitions
 from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
-from reconciler.table.filetable import Float64, Int64
+from reconciler.table.filetable import Bool, Float64, Int64
 from reconciler.table.leaf_files import row_group_units, unit_table
 from reconciler.table.row_group_bytes import output_files, row_groups_of
 
 Int32 = npt.NDArray[np.int32]
+
+InLeaves = tuple[Int64, Int64, Bool, Bool]
+"""Per leaf of a tree the least and the greatest rank of a column that it may hold, and whether it
+may hold NULL, and NaN."""
 
 MIN_SLICE_ROWS = 8
 """Sampled rows that a simulated file or row group has at least."""
@@ -49,6 +53,9 @@ class Arrangement:
     leaf: Int64 | None = None
     """int64[rows], the leaf of each ordered row in a tree of cuts, at which files and row groups
     end; None in other orders."""
+    in_leaves: dict[int, InLeaves] = field(default_factory=dict)
+    """What each leaf may hold of a column, by field id, once that is asked for: other weights of
+    the rows have the same."""
 
     @cached_property
     def starts(self) -> Int64:
@@ -64,6 +71,13 @@ class Arrangement:
     def middle(self) -> Float64:
         """Return the table rows before the middle of each ordered row, float64[rows]."""
         return (self.cumulative[:-1] + self.cumulative[1:]) / 2.0
+
+    @cached_property
+    def leaf_begins(self) -> Bool:
+        """Return whether a leaf of the tree begins at each ordered row, bool[rows]."""
+        assert self.leaf is not None
+        found: Bool = np.diff(self.leaf, prepend=-1) != 0
+        return found
 
     @cached_property
     def ranks(self) -> dict[int, Int32]:
@@ -85,8 +99,17 @@ class Arrangement:
 
 def row_order_of(pool: Pool, ordering: Ordering) -> Int64:
     """Return the rows of the pool in the order of `ordering`, whatever their part."""
-    ranks, distinct = pool.key_of(ordering)
-    return order_rows(ordering, ranks, arrivals(pool.files)[pool.file], distinct=distinct)
+    return _ordered(pool, ordering)[0]
+
+
+def _ordered(pool: Pool, ordering: Ordering) -> tuple[Int64, Int64 | None]:
+    """Return the rows of the pool in an order, and the leaf of each row of the pool in its tree,
+    found once: other sizes, and replicates, arrange them again."""
+    if ordering not in pool.ordered:
+        key = pool.key_of(ordering)
+        leaf, arrival = ordering.leaf_of(*key), arrivals(pool.files)[pool.file]
+        pool.ordered[ordering] = order_rows(ordering, key[0], arrival, None, key[1], leaf), leaf
+    return pool.ordered[ordering]
 
 
 def arranged(
@@ -100,12 +123,14 @@ def arranged(
 
     part: int64[rows of the pool]. row_order: `row_order_of` the pool, if it is known.
     """
-    order = row_order_of(pool, ordering) if row_order is None else row_order
+    if row_order is None:
+        order, leaf = _ordered(pool, ordering)
+    else:
+        order, leaf = row_order, ordering.leaf_of(*pool.key_of(ordering))
     most = int(part.max(initial=0))
     if most:
         narrow = np.uint16 if most < 1 << 16 else np.int64  # sorted in linear time
         order = order[np.argsort(part[order].astype(narrow), kind="stable")]
-    leaf = ordering.leaf_of(*pool.key_of(ordering))
     return Arrangement(
         pool, ordering, order, part[order], pool.weight[order], target,
         None if leaf is None else leaf[order],
@@ -227,9 +252,7 @@ def _cut_at_leaves(
     rows: Arrangement, leaf: Int64, size: Sizes, per_row: float, number: int
 ) -> tuple[Slices, Slices, Int64]:
     """Return files and row groups that end at leaves, as `leaf_files.unit_table` has them."""
-    starts = np.flatnonzero(
-        (np.diff(leaf, prepend=-1) != 0) | (np.diff(rows.part, prepend=-1) != 0)
-    )
+    starts = np.flatnonzero(rows.leaf_begins | (np.diff(rows.part, prepend=-1) != 0))
     ends = np.append(starts[1:], len(leaf))
     held = np.maximum(np.rint(rows.cumulative[ends] - rows.cumulative[starts]), 1).astype(np.int64)
     tree, parts = rows.ordering.tree, np.searchsorted(starts, rows.starts)

@@ -168,6 +168,10 @@ def _has_bounds(files: FileTable, field_id: int, unbounded: frozenset[int]) -> B
     return alike_in_all_orders(column.lower, column.upper) | ~column.bounded
 
 
-@lru_cache(maxsize=64)
 def _paths(count: int) -> Array:
+    return _many_paths(1 << max(count, 1_024).bit_length())[:count]
+
+
+@lru_cache(maxsize=8)
+def _many_paths(count: int) -> Array:
     return np.array([f"simulated-{i:06d}" for i in range(count)], dtype=object)

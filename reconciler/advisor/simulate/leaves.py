@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.advisor.simulate.arrangement import Arrangement, Slices, reduced
-from reconciler.table.cut_tree import thresholds_of
-from reconciler.table.filetable import Bool, Int64
+from reconciler.advisor.simulate.arrangement import Arrangement, InLeaves, Slices, reduced
+from reconciler.table.cut_tree import Tree, thresholds_of
+from reconciler.table.filetable import Array, Bool, Int64
 
 FAR = np.iinfo(np.int64).max // 4
 """Beyond every rank."""
@@ -85,21 +85,26 @@ def leaf_limits(rows: Arrangement, field: int, edges: Int64) -> LeafLimits | Non
     tree = rows.ordering.tree
     if rows.leaf is None or tree is None or field not in tree.columns:
         return None
-    low, high, null, nan = (
-        np.zeros(tree.leaves, dtype=np.int64), np.full(tree.leaves, FAR),
-        np.ones(tree.leaves, dtype=bool), np.ones(tree.leaves, dtype=bool),
-    )  # fmt: skip
-    if field in tree.boxes:
-        column = rows.pool.columns[field]
-        ends = thresholds_of(tree.of_column[field], column.distinct)
-        least, most = tree.boxes[field]
-        low = np.concatenate(([0], ends))[least]
-        high = np.concatenate((ends, [FAR]))[most] - 1
-        null, nan = least == 0, most == len(ends)
-    starts = np.union1d(edges, np.flatnonzero(np.diff(rows.leaf, prepend=-1)))
+    if field not in rows.in_leaves:
+        rows.in_leaves[field] = _in_leaves(tree, field, rows.pool.columns[field].distinct)
+    low, high, null, nan = rows.in_leaves[field]
+    begins = rows.leaf_begins.copy()
+    begins[edges] = True
+    starts = np.flatnonzero(begins)
     leaf, pieces = rows.leaf[starts], np.searchsorted(starts, edges)
     return LeafLimits(
         np.minimum.reduceat(low[leaf], pieces), np.maximum.reduceat(high[leaf], pieces),
         np.logical_or.reduceat(null[leaf], pieces), np.logical_or.reduceat(nan[leaf], pieces),
         rows, field,
     )  # fmt: skip
+
+
+def _in_leaves(tree: Tree, field: int, distinct: Array) -> InLeaves:
+    """Return what each leaf may hold of a column. distinct: its values by rank."""
+    if field not in tree.boxes:
+        every = np.ones(tree.leaves, dtype=bool)
+        return np.zeros(tree.leaves, dtype=np.int64), np.full(tree.leaves, FAR), every, every
+    ends = thresholds_of(tree.of_column[field], distinct)
+    least, most = tree.boxes[field]
+    low, high = np.concatenate(([0], ends))[least], np.concatenate((ends, [FAR]))[most] - 1
+    return low, high, least == 0, most == len(ends)

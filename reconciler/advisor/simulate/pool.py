@@ -85,6 +85,9 @@ class Pool:
     taken: dict[tuple[Ordering, PartitionSpec, int, int], StoredBytes] = field(default_factory=dict)
     """What these rows take by ordering, spec, file size and row-group size, once that is asked for
     (`grid`)."""
+    ordered: dict[Ordering, tuple[Int64, Int64 | None]] = field(default_factory=dict)
+    """The rows in an order, and the leaf of each in its tree, once that is asked for
+    (`arrangement`)."""
 
     def __len__(self) -> int:
         return len(self.file)
@@ -164,11 +167,18 @@ def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL
     unknown = [column for column in columns if column not in stored.columns]
     return Pool(
         built, file, (weight / taken)[place], files, native, stored,
-        frozenset(column
-            for column in unknown
-            if sample.values[column].dtype.kind in "iuf" and in_order(sample, column)),
+        frozenset(column for column in unknown if _in_order(view, sample, column)),
         _pooled_blocks(view, columns),
     )  # fmt: skip
+
+
+def _in_order(view: TableView, sample: RowSample, column: int) -> bool:
+    """Return whether the sampled rows of the view are in the order of a column of numbers, found
+    once for pools of all sizes."""
+    known: dict[int, bool] = view.derived.setdefault("columns in order", {})
+    if column not in known:
+        known[column] = sample.values[column].dtype.kind in "iuf" and in_order(sample, column)
+    return known[column]
 
 
 def _pooled_blocks(view: TableView, columns: Sequence[int]) -> PooledBlocks | None:
