@@ -70,8 +70,10 @@ class TableView:
     def take(self, index: Int64) -> TableView:
         """Return the files at `index` (ascending, unique) with their row groups and sampled
         rows."""
+        every = np.arange(len(index))
         position = np.full(len(self.files), -1, dtype=np.int64)
-        position[index] = np.arange(len(index))
+        position[index] = every
+        whole = len(index) == len(self.files) and np.array_equal(index, every)
         groups, owner, dictionaries = None, None, None
         if self.row_groups is not None and self.group_file is not None:
             kept = position[self.group_file] >= 0
@@ -80,7 +82,7 @@ class TableView:
                 dictionaries = {key: known[kept] for key, known in self.dictionary_bytes.items()}
         return replace(
             self,
-            files=self.files.take(index),
+            files=self.files if whole else self.files.take(index),
             row_groups=groups,
             group_file=owner,
             dictionary_bytes=dictionaries,

@@ -15,6 +15,7 @@ import numpy as np
 from reconciler.format import plural
 from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Float64, Int64
 from reconciler.table.schema import Field
+from reconciler.table.stable_order import distinct_ranks
 from reconciler.table.values import Kind
 
 BLUNT_SHARE = 0.5
@@ -146,11 +147,9 @@ def value_ranges(column: ColumnBounds) -> Ranges:
         known = known & ~np.isnan(lower) & ~np.isnan(upper)
     filler = lower[np.flatnonzero(known)[:1]]
     filler = filler[0] if len(filler) else np.zeros(1, dtype=lower.dtype)[0]
-    distinct, rank = np.unique(
-        np.concatenate((np.where(known, lower, filler), np.where(known, upper, filler))),
-        return_inverse=True,
-    )
-    first, last = np.split(rank.reshape(-1).astype(np.int64), 2)
+    ends = np.concatenate((np.where(known, lower, filler), np.where(known, upper, filler)))
+    distinct, rank = distinct_ranks(ends)
+    first, last = np.split(rank, 2)
     single = known & (first == last)
     other = (column.nulls > 0) | (column.nans > 0) | column.truncated
     return Ranges(first, np.maximum(first, last), known, single, single & ~other, _place(distinct))

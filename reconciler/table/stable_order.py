@@ -40,6 +40,18 @@ def ranks(values: Array) -> Int64:
     return found
 
 
+def distinct_ranks(values: Array) -> tuple[Array, Int64]:
+    """Return the distinct values, ascending, and the rank of each value among them,
+    int64[values]."""
+    if values.dtype.kind != "i" or not len(values):
+        distinct, rank = np.unique(values, return_inverse=True)
+        return distinct, rank.reshape(-1).astype(np.int64)
+    rank = ranks(values)
+    distinct = np.empty(int(rank.max()) + 1, dtype=values.dtype)
+    distinct[rank] = values
+    return distinct, rank
+
+
 def _by_digits(key: Int64, order: Int64 | None) -> Int64:
     """Return the indexes of `order`, those of all by default, sorted by the key; those with an
     equal key stay as they are."""

@@ -181,7 +181,7 @@ def _signatures(situation: Situation, rows: Int64) -> tuple[Float64, list[int]]:
 
 def varying_columns(situation: Situation, rows: Int64) -> list[int]:
     """Return the filtered columns of which these files, of one partition, may hold two values."""
-    files = situation.part(rows).known
+    files = situation.part(np.sort(rows)).known
     return [
         column
         for column in keys.wanted_columns(situation)
