@@ -173,7 +173,7 @@ def _amounts(prices: Prices | None, left: Total, saved: float) -> dict[str, str]
 
 
 def _state_text(state: TableState, proposal: Proposal, waits: Mapping[str, Any] | None) -> str:
-    text = state.reason or state.state
+    text = "may run now" if state.reason == "TablesPending" else state.reason or state.state
     if not waits:
         return text
     return f"{text}, {'more waits' if proposal.pending else 'waits'} until {waits['until']}"

@@ -223,31 +223,12 @@ def rates_document(outlook: Outlook, workload: Workload) -> dict[str, Any]:
             }
             for score in outlook.scores
         ],
-        "text": _mix_text(outlook) + _scores_text(outlook.scores),
+        "text": _mix_text(outlook),
     }
 
 
 def _milli_bits(nats: float) -> int:
     return whole(1000.0 * nats / math.log(2.0))
-
-
-def _scores_text(scores: Sequence[Score]) -> str:
-    """Return which forecasts count, and how well each predicted the last weeks; "" where none was
-    judged."""
-    parts = []
-    for what, judged in (
-        ("columns", [(score.weight, score.loss, score.method) for score in scores]),
-        ("values", [(score.values_weight, score.values_loss, score.method) for score in scores]),
-    ):
-        if any(loss > 0.0 for _, loss, _ in judged):
-            each = [
-                f"{method} {100.0 * weight:.0f} % ({_milli_bits(loss) / 1000:.1f})"
-                for weight, loss, method in sorted(judged, key=lambda one: (-one[0], one[1:]))
-            ]
-            parts.append(f"{what} {', '.join(each)}")
-    if not parts:
-        return ""
-    return f"; weight of each forecast (and its error, in bits a query): {'; '.join(parts)}"
 
 
 def _mix_text(outlook: Outlook) -> str:

@@ -58,11 +58,32 @@ def render_tree(tree: Document, width: int) -> str:
     return "\n".join([head, "", *tabulate(rows, "lr", width, indent=INDENT)])
 
 
+def _weights(rates: Document) -> str:
+    """Return which forecasts count, and how well each predicted the last weeks; "" where none was
+    judged."""
+    parts = []
+    for what, percent, loss in (
+        ("columns", "percent", "lossMilliBits"),
+        ("values", "valuesPercent", "valuesLossMilliBits"),
+    ):
+        judged = [(one.get(percent, 0), one.get(loss, 0), one["method"])
+                  for one in rates.get("forecasts") or ()]  # fmt: skip
+        if any(lost > 0 for _, lost, _ in judged):
+            each = [
+                f"{method} {weight} % ({lost / 1000:.1f})"
+                for weight, lost, method in sorted(judged, key=lambda one: (-one[0], one[1:]))
+            ]
+            parts.append(f"{what} {', '.join(each)}")
+    if not parts:
+        return ""
+    return f"; weight of each forecast (and its error, in bits a query): {'; '.join(parts)}"
+
+
 def render_table(body: Document, width: int) -> str:
     """Return every candidate with its numbers: those chosen and those rejected."""
     lines = [*wrapped(body["table"], width), ""]
     if body["rates"]:
-        lines += [*wrapped(f"Rates: {body['rates']['text']}", width), ""]
+        lines += [*wrapped(f"Rates: {body['rates']['text']}{_weights(body['rates'])}", width), ""]
     if body["chosen"]:
         rows = [["CHOSEN", "FILES", "COST", "SAVES", "AT LEAST", "ESTIMATE"]]
         for item in body["chosen"]:

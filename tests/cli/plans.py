@@ -109,9 +109,7 @@ def single() -> dict[str, Any]:
                     ],
                     "text": "the queries in the log changed 3 days before its end (2026-11-17); "
                     "the new mix is expected for 84 % of the next 7 days, the mix of the whole log "
-                    "for the rest, by the regime forecast (97 %); weight of each forecast (and "
-                    "its error, in bits a query): columns regime 97 % (0.9), decay 3 % (1.2); "
-                    "values decay 80 % (2.4), regime 20 % (2.4)",
+                    "for the rest, by the regime forecast (97 %)",
                 },
             },
             "totals": [
@@ -254,7 +252,7 @@ def table_lines() -> list[TableLine]:
         TableLine("warehouse.sales.lineitem", 4, 132 * GIB, 10_800_000, 2.4 * TIB, 18_000_000,
                   "AwaitingApproval"),
         TableLine("warehouse.web_analytics.sessions_by_country_and_device", 12, 41 * GIB,
-                  3_600_000, 0.2 * TIB, 180_000_000, "TablesPending"),
+                  3_600_000, 0.2 * TIB, 180_000_000, "may run now"),
         TableLine("warehouse.sales.orders", 1, 5 * GIB, 400_000, -1.0, None, "OverBudget"),
         TableLine("warehouse.sales.small", 1, 0, 0, 0.0, None, "Suspended"),
     ]  # fmt: skip

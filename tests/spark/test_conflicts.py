@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from reconciler.catalog.observe import observe_table
 from reconciler.engines.actions.rewrite import RewriteExecutor
 from reconciler.engines.commit import commit
 from reconciler.errors import BlockedError, InternalError, LiveBranchesError, UnavailableError
@@ -17,6 +19,7 @@ from reconciler.plan.actions.rewrite import Cluster, Recluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
 from reconciler.spark.commit import java_commit
+from reconciler.table.others import other_optimizer
 from tests.spark.tables import Bench, intact
 
 pytestmark = pytest.mark.spark
@@ -120,7 +123,7 @@ def test_work_goes_on_after_a_conflict_in_the_middle(bench: Bench) -> None:
     assert bench.leftovers(name) == []
 
 
-def test_another_rewrite_of_the_inputs_wins(bench: Bench) -> None:
+def test_another_rewrite_of_the_inputs_wins_and_is_seen_as_another_optimizer(bench: Bench) -> None:
     name = _table(bench)
     request = bench.request(name, bench.action(name, Cluster, "id"))
     before = bench.rows(name)
@@ -133,6 +136,8 @@ def test_another_rewrite_of_the_inputs_wins(bench: Bench) -> None:
     assert result.actions[0].state is Validity.LOST
     assert bench.rows(name) == before
     assert bench.leftovers(name) == []
+    seen = observe_table(bench.config, ("jobs", name), bench.directory / "cache")
+    assert "spark" in other_optimizer(seen, round(1000 * time.time()))
 
 
 def test_a_replaced_delete_file_is_a_conflict(bench: Bench) -> None:
