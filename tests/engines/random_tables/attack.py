@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from reconciler.errors import BlockedError, RefusedInputsError, UnsupportedError
+from reconciler.errors import BlockedError, StalePlanError, UnsupportedError
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Audit, ExecutionResult
 from tests.engines.random_tables.actions import KINDS, Draw, Engine
@@ -42,7 +42,8 @@ def attacked(
         more = {"audit": Audit(CANDIDATE, "", "policy")} if kind == "wait" else {}
         try:
             result = engine.run(drawn, actions, **more)
-        except (UnsupportedError, RefusedInputsError, BlockedError) as error:
+        except (UnsupportedError, StalePlanError, BlockedError) as error:
+            assert late or type(error) is not StalePlanError
             done[f"{kind} refused: {error.details[:1]}"] += 1
             after = picture(drawn)
             untouched(before, after)
