@@ -160,15 +160,17 @@ def test_a_table_is_found_planned_published_and_started_on_approval(
     assert cluster.condition(TABLE_LAYOUT, "Approved")["reason"] == "ApprovedByDocument"
 
 
+@pytest.mark.parametrize("asked", ["Local", "Auto"])
 def test_an_engine_that_is_asked_for_while_a_plan_waits_carries_it_out(
-    lake: Any, tmp_path: Path
+    lake: Any, tmp_path: Path, asked: str
 ) -> None:
+    """Auto takes Local for a plan that fits one pod."""
     cluster = Cluster(tmp_path)
     cluster.apply(engine={"type": "Spark"})
     cluster.turn(3)
     plan = cluster.layout()["status"]["plan"]["id"]
     budgets = [{"name": "daily", "per": "24h", "maxRewriteBytes": "10Gi"}]
-    cluster.apply(engine={"type": "Local"}, approval={"mode": "Automatic"}, budgets=budgets)
+    cluster.apply(engine={"type": asked}, approval={"mode": "Automatic"}, budgets=budgets)
     cluster.turn(3)
     (job,) = cluster.server.all(JOB)
     run = run_of(job)
