@@ -98,7 +98,7 @@ def read(
     of_file = np.arange(tree.leaves) // leaves_a_file
     files = [np.flatnonzero(of_file[leaf] == one) for one in range(int(of_file[-1]) + 1)]
     none = np.zeros(count, dtype=bool)
-    bounds = {one: bounds_of(values[one], none, files) for one in COLUMNS.values()}
+    bounds = {one: bounds_of(values[one], none, files) for one in rows.values}
     boxed: dict[int, ColumnBounds] = {
         one: described(tree, one, KINDS[values[one].dtype.kind]) for one in tree.of_column
     }
