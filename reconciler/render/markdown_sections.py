@@ -11,13 +11,12 @@ from typing import Any
 
 from reconciler.format import count, cpu, duration, iec, percent, plural
 from reconciler.plan.money import plan_money_text
-from reconciler.plan.prediction import Total, label_of, predictions_of, total
+from reconciler.plan.prediction import Total, label_of, predictions_of, saved_text, total
 from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, harm_of, total_of
 from reconciler.render.markdown_text import code_span, escaped, table
 from reconciler.render.plan_text import (
     FilesOf,
-    by_parts,
     files_of,
     files_per_query,
     harm_text,
@@ -186,7 +185,7 @@ def _cost(document: Document) -> str:
     after = payback(cost)
     text += f"; pays back in about {after}." if after != "-" else "."
     saved_by = sums_of(document).saved_by
-    text = f"{text} Saves {by_parts(saved_by)}." if saved_by else text
+    text = f"{text} Saves {saved_text(saved_by)}." if saved_by else text
     if money := evidence.get("money"):
         text += f" **Money** {plan_money_text(money)}, by the prices of the catalog."
     harm = harm_of(evidence)

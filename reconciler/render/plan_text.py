@@ -14,7 +14,14 @@ from typing import Any
 from reconciler.advisor.advice import MISSED
 from reconciler.format import count, cpu, duration, iec, percent, plural, utc
 from reconciler.plan.money import beside, plan_money_text
-from reconciler.plan.prediction import SKIPPING, Prediction, label_of, predictions_of, total
+from reconciler.plan.prediction import (
+    SKIPPING,
+    Prediction,
+    label_of,
+    predictions_of,
+    saved_text,
+    total,
+)
 from reconciler.plan.reasons import MIGRATION_REFUSED, REFUSED_FILES
 from reconciler.plan.rejected import Line, merged
 from reconciler.plan.totals import Quantity, harm_of, total_of
@@ -277,7 +284,7 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) 
     rows = [("Cost", text) for text in _cost_texts(cost, rewritten)]
     saved_by = total(predictions_of(document["actions"])).saved_by
     if saved_by:
-        rows.append(("Saves", by_parts(saved_by)))
+        rows.append(("Saves", saved_text(saved_by)))
     if money := evidence.get("money"):
         rows.append(("Money", f"{plan_money_text(money)}, by the prices of the catalog"))
     if harm := harm_of(evidence):
@@ -299,14 +306,6 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) 
 
 def harm_text(harm: int) -> str:
     return f"the recorded queries will cost {iec(harm)} more to read, opened files counted"
-
-
-def by_parts(parts: Sequence[tuple[int, str]]) -> str:
-    """`read + open: 63 % of the saving by skipping data, 30 % by opening fewer files`: parts below
-    1 % are left out."""
-    (most, first), *others = ((share, name) for share, name in parts if abs(share) >= 1)
-    rest = "".join(f", {share} % by {name}" for share, name in others)
-    return f"read + open: {most} % of the saving by {first}{rest}"
 
 
 def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:

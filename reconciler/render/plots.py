@@ -411,6 +411,8 @@ def _signed_bytes(value: float, _position: int) -> str:
 
 LINES = ("-", "--", "-.", ":")
 """Styles by which policies differ where colours do not."""
+OTHERS = tuple(f"C{number}" for number in (0, 1, 2, 3, 4, 5, 6, 8, 9))
+"""Colours of policies that rewrite; C7 is a grey like that of the one that does not."""
 
 
 def added_costs(found: Replayed) -> str:
@@ -423,7 +425,7 @@ def added_costs(found: Replayed) -> str:
             most = max(most, float(total[-1]))
             ax.plot(
                 days, total, LINES[number % len(LINES)], label=result.name,
-                color=QUERIED if number == 0 else f"C{number - 1}",
+                color=QUERIED if number == 0 else OTHERS[(number - 1) % len(OTHERS)],
             )  # fmt: skip
         ax.set_xlabel("days")
         ax.set_ylabel("cost, in bytes of reading")

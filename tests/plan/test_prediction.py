@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 import reconciler
 from reconciler.plan.plan import canonical_json
 from reconciler.plan.prediction import (
+    LOST,
+    OPENING,
     PREDICTED,
     Prediction,
     Total,
     label_of,
     predictions_of,
+    saved_text,
     total,
 )
 
@@ -166,3 +169,11 @@ def test_a_reader_by_string_keys_would_be_found() -> None:
         3,
     ]
     assert by_key('item.predicted.get("bytesIn", 0)\nitem.predicted.bytes_in') == [1]
+
+
+def test_a_part_of_a_saving_that_is_a_loss_is_called_one() -> None:
+    rewrite = Prediction(saving=100, saving_opening=-217, saving_denser=8)
+    saved = total([rewrite]).saved_by
+    assert saved is not None and sum(percent for percent, _ in saved) == 100
+    text = saved_text(saved)
+    assert LOST[OPENING] in text and OPENING not in text and " 217 " in text
