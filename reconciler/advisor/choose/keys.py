@@ -15,6 +15,7 @@ import numpy as np
 from reconciler.advisor.advice import QD_TREE
 from reconciler.advisor.choose import trees
 from reconciler.advisor.choose.sizes import Simulated, in_parts, left_to_read, sized
+from reconciler.advisor.choose.unseen import by_other_queries
 from reconciler.advisor.judge.candidate import (
     Candidate,
     planned_layout,
@@ -57,6 +58,8 @@ def ranked(
 ) -> list[Candidate]:
     """Return all candidate keys by what-if, best first; the finalists are judged on the full
     sample. Where the policy asks for trees alone, only those.
+
+    All are compared by the queries that they were made for, and the best is then judged by others.
     """
     part = situation.part(rows)
     wanted = sorted({*trees.cut_columns(situation, wanted_columns(situation)),
@@ -89,13 +92,29 @@ def ranked(
     chosen = _finalists(situation, scored)
     finalists = [_judged(situation, candidate, full, before, passes) for candidate in chosen]
     finalists.sort(key=lambda item: -_rated(situation, item[0]))
-    best, simulated = finalists[0]
-    # The sample's own error only lowers the bound: what is refused without it is refused with it.
-    if simulated is not None and passes(best):
-        best = sharpen(situation, best, *simulated, full)
+    best = _sharpened(situation, *finalists[0], full, passes)
     others = [candidate for candidate, _ in finalists[1:]]
     rest = [candidate for candidate in scored if not any(candidate is one for one in chosen)]
     return [best, *others, *rest[:1]]
+
+
+def _sharpened(
+    situation: Situation,
+    best: Candidate,
+    simulated: tuple[Layout, Outcome] | None,
+    pool: Pool,
+    passes: Passes,
+) -> Candidate:
+    """Return the best candidate judged by queries that it was not made for, and with the sample's
+    own error, which only lowers the bound: what is refused without it is refused with it."""
+    if simulated is None:
+        return best
+    made = Simulated(best, *simulated)
+    if best.ordering.tree is not None:
+        made = by_other_queries(situation, made, pool)
+    if not passes(made.candidate):
+        return made.candidate
+    return sharpen(situation, *made, pool)
 
 
 def _finalists(situation: Situation, scored: Sequence[Candidate]) -> list[Candidate]:
