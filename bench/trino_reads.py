@@ -8,7 +8,8 @@ written by pyiceberg in several files, and `layoutctl apply` sorts them with blo
 row groups. The rows that Trino returns, all of them and those of an equality on each column, are
 compared with the rows that this program keeps. Then one table gets each kind of action of the
 engine without a JVM, and is compared after each (`bench.trino_kinds`). Last come tables along trees
-of cuts with block ids, read by queries and by routed ones (`bench.tree_reads`). Ends with code 1 if
+of cuts with block ids, read by queries and by routed ones (`bench.tree_reads`). Between them, one
+table is analyzed by Trino, rewritten and expired (`bench.trino_statistics`). Ends with code 1 if
 any answer differs. Takes some ten minutes.
 """
 
@@ -38,6 +39,7 @@ from bench.lake import Lake
 from bench.results import write_section
 from bench.tree_reads import Engine, written_and_read
 from bench.trino_kinds import story
+from bench.trino_statistics import analyzed
 
 SCHEMA = pa.schema(
     [
@@ -83,6 +85,9 @@ def main() -> int:
                 print(f"after {kind}: {len(problems)} wrong answers", flush=True)
                 rows.append((kind, str(len(problems))))
                 wrong += [f"{kind}: {problem}" for problem in problems]
+            found = analyzed(lake, _shown(arguments.rows), "word", ask)
+            rows.append(("statistics of ANALYZE, rewritten and expired", str(len(found))))
+            wrong += found
             wrong += written_and_read(lake.directory, Engine("Trino", "trino", ask, (2,)))
     write_section("Trino reads each kind of action", "python -m bench.trino_reads", rows, NOTE)
     print("\n".join(wrong) or "all rows are as they were")
@@ -116,6 +121,12 @@ def _rows(count: int) -> list[dict[str, Any]]:
         }
         made.append({k: None if k != "id" and rng.random() < 0.1 else v for k, v in row.items()})
     return made
+
+
+def _shown(count: int) -> pa.Table:
+    """Return rows of the types of which Trino shows statistics."""
+    names = ["id", "small", "twice", "money", "day", "at", "word", "bytes"]
+    return pa.Table.from_pylist(_rows(count), pa.schema([SCHEMA.field(name) for name in names]))
 
 
 def _rewritten(lake: Lake, key: str, count: int) -> list[dict[str, Any]]:
