@@ -8,7 +8,8 @@ one after it, which may have taken its place in turn.
 
 from __future__ import annotations
 
-from reconciler.engines.answers import Kind
+from collections.abc import Iterator
+
 from reconciler.engines.table import Table
 from reconciler.errors import BlockedError
 from reconciler.plan.actions.roll_back import RollBack
@@ -49,11 +50,24 @@ def refuse(table: Table, snapshot_id: int | None) -> None:
 
 
 def _displaced(table: Table, one: int, by: int) -> bool:
-    """Whether a snapshot that was main's is in the history of neither the next one nor main."""
+    """Whether a snapshot that was main's is in the history of neither the next one nor main.
+
+    Both have to come from one snapshot: where expiry has cut the history between them, and left
+    out of main's log what was in between, nothing is known.
+    """
     head = table.head()
     if head is None or table.snapshot(one) is None:
         return False
-    return not any(table.is_ancestor(newer, one) for newer in (by, head))
+    if any(table.is_ancestor(newer, one) for newer in (by, head)):
+        return False
+    return not set(_line(table, one)).isdisjoint(_line(table, by))
+
+
+def _line(table: Table, snapshot_id: int | None) -> Iterator[int]:
+    """Yield a snapshot and its ancestors, as far as they are retained."""
+    while snapshot_id is not None and (found := table.snapshot(snapshot_id)) is not None:
+        yield snapshot_id
+        snapshot_id = found.parent
 
 
 def _given_back(table: Table, ours: int, before: int) -> str:
@@ -63,8 +77,15 @@ def _given_back(table: Table, ours: int, before: int) -> str:
         return f"Snapshot {table.head()} was committed since, and stays. {missing}"
     answer = table.change(RollBack(snapshot_id=before, over=ours)).send()
     table.refresh()
-    if answer.kind is Kind.ACCEPTED and table.head() == before:
+    head, log = table.head(), table.main_log()
+    if head is None or not table.is_ancestor(head, before) or ours not in log:
+        why = answer.why or "main has another snapshot now"
+        return f"Snapshot {before} could not be made main's again: {why}. {missing}"
+    since = log[log.index(ours) + 1 :]
+    lost = [one for one in since[: since.index(before)] if one != ours] if before in since else []
+    if not lost:
         return f"Snapshot {before} is main's again: no row is missing, and the commit is undone."
     return (
-        f"Snapshot {before} could not be made main's again: {answer.why or 'no reason'}. {missing}"
+        f"Snapshot {before} is main's again, but snapshot {lost[-1]} was committed meanwhile. What "
+        f"was committed up to it since {ours} is missing from main until a person repairs it."
     )

@@ -174,6 +174,32 @@ def test_what_was_committed_on_top_of_ours_is_left_to_a_person(world: World) -> 
     assert world.rows() == [0, 1, 2, 10]
 
 
+def test_what_came_on_ours_before_the_rollback_is_said_to_be_missing(world: World) -> None:
+    """The rollback is the second request: it displaces the other writer's second commit."""
+    commits = [lambda: world.append(9), lambda: world.append(10)]
+    world.rest.before = lambda: commits.pop(0)() if commits else None
+    with pytest.raises(BlockedError, match="displaced snapshot") as raised:
+        world.carried_out()
+    assert world.rows() == [0, 1, 2, 9]
+    lost = world.table.metadata.snapshot_log[-2].snapshot_id
+    assert str(lost) in str(raised.value.details)
+
+
+def test_a_commit_whose_base_expired_from_the_log_is_no_displacement(world: World) -> None:
+    """The oldest snapshot has a tag. The log leaves out the expired one between it and ours."""
+    first = world.table.current_snapshot().snapshot_id
+    world.table.manage_snapshots().create_tag(first, "kept").commit()
+    world.append(9)
+    base = world.table.current_snapshot().snapshot_id
+    expiry = world.once(lambda: world.table.maintenance.expire_snapshots().by_id(base).commit())
+    world.rest.after = expiry
+    assert world.carried_out().done
+    assert world.rows() == [0, 1, 2, 9]
+    assert [it.snapshot_id for it in world.table.metadata.snapshot_log[-2:]] == [
+        first, *world.own()
+    ]  # fmt: skip
+
+
 def test_after_a_kill_the_next_run_looks(world: World) -> None:
     world.rest.before = world.once(lambda: world.append(9))
     with killed_at(batch, "_record_commit"):
