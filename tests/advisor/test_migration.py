@@ -319,3 +319,11 @@ def test_partitions_of_which_no_row_was_sampled_are_estimated(values: int) -> No
     target = TargetPartitions(spec, number, tuple((value,) for value in seen.tolist()))
     found = number_of_partitions(pool, target)
     assert found == pytest.approx(len(np.unique(rows)), rel=0.15)
+
+
+def test_partitions_of_borrowed_rows_alone_are_those_that_occur() -> None:
+    """Of more files than a pool has room for, those that were sampled may be left out."""
+    pool: Any = SimpleNamespace(native=np.zeros(4, dtype=bool), weight=np.full(4, 10.0))
+    fields = tuple(PartitionField(KEY, number, "identity", f"k{number}") for number in (1000, 1001))
+    target = TargetPartitions(PartitionSpec(1, fields), np.arange(4) % 2, ((1, 2), (2, 1)))
+    assert number_of_partitions(pool, target) == 2

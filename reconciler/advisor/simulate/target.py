@@ -62,6 +62,8 @@ def number_of_partitions(pool: Pool, target: TargetPartitions) -> float:
     once, twice = float((seen == 1).sum()), float((seen == 2).sum())
     drawn, rows = float(seen.sum()), float(pool.weight.sum())
     found, every = float((seen > 0).sum()), float(len(target.values))
+    if not found:  # of many files, those with a sample may all be left out of the pool
+        return min(every, rows)
     if once and 2.0 <= drawn < rows:
         share = drawn / rows
         found += once**2 / (2.0 * twice * drawn / (drawn - 1.0) + once * share / (1.0 - share))
