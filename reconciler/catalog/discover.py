@@ -318,7 +318,7 @@ def _pyiceberg_file(env: Mapping[str, str]) -> tuple[str, dict[str, dict[str, st
         catalogs = {key.lower(): value for key, value in body.items()}.get("catalog") or {}
         return ".pyiceberg.yaml", {
             str(name).lower(): {str(key).lower(): str(value) for key, value in entry.items()}
-            for name, entry in catalogs.items()
+            for name, entry in (catalogs.items() if isinstance(catalogs, dict) else ())
             if isinstance(entry, dict)
         }
     return "", {}
@@ -331,7 +331,7 @@ def _strict_yaml(path: Path) -> dict[str, Any]:
 
     try:
         found = strictyaml.load(path.read_text(encoding="utf-8")).data or {}
-    except strictyaml.YAMLError as error:
+    except (strictyaml.YAMLError, UnicodeDecodeError) as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         at = f"line {mark.line + 1}: " if mark is not None else ""
         raise UserError(

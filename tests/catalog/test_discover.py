@@ -159,6 +159,17 @@ def test_yaml_that_pyiceberg_refuses_is_named(
     said(refused.value.render())
 
 
+def test_a_pyiceberg_yaml_without_catalogs_names_none_and_other_text_is_refused(
+    tmp_path: Path, home: dict[str, str]
+) -> None:
+    for text in ("catalog: x\n", "catalog:\n  - a\n"):
+        (tmp_path / ".pyiceberg.yaml").write_text(text)
+        assert not find_catalogs((), home)
+    (tmp_path / ".pyiceberg.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError):
+        find_catalogs((), home)
+
+
 @pytest.mark.parametrize(
     ("text", "levels"),
     [
