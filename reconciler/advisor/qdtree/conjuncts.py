@@ -280,6 +280,8 @@ def _met_in(
     leaf: In, part: _Part, literals: Sequence[SlotLiterals], axis: Axis, number: int
 ) -> _Part:
     """Return a box for each member, or one for the range of a long list."""
+    if not len(part.query):  # a shape may have no query left, and no list to join
+        return part
     values = literals[leaf.slot]
     begins, ends, counts = [], [], []
     for row in values:

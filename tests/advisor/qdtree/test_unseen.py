@@ -3,6 +3,8 @@ of the same kind read."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import Advice, Settings
 from reconciler.advisor.decide import decide
 from reconciler.queries.fragments import Fragment, workload_of_fragments
+from reconciler.queries.predicate import In, Ref
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.queries.shape import Workload
 from reconciler.replay.run import carry_out, reading
@@ -82,3 +85,15 @@ def test_queries_that_come_again_and_again_are_read_as_the_tree_was_grown_for_th
     advice = decide(table.given(often, SETTINGS))
     assert any(item.action.ordering.tree is not None for item in advice.actions)
     assert _promised(advice) == pytest.approx(_read(table, advice, often), rel=0.1)
+
+
+def test_a_shape_with_a_list_of_which_one_half_has_no_query_is_judged_too() -> None:
+    """The only query with the list is in one half, so that the other half's tree is grown without
+    any query of that shape."""
+    random = np.random.default_rng(1)
+    table = _table(random)
+    asked = [_query(random, number) for number in range(48)]
+    listed = replace(asked[0], predicate=In(Ref(1), 0), literals=((1, 500, 90_000),),
+                     moving=(None,), position=48)  # fmt: skip
+    advice = decide(table.given(workload_of_fragments([*asked, listed]), SETTINGS))
+    assert any(item.action.ordering.tree is not None for item in advice.actions)
