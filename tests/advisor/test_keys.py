@@ -133,7 +133,11 @@ def _tried(given: AdviceInput) -> list[tuple[int, ...]]:
     chosen = [candidate.ordering for candidate in found.candidates]
     titles = {str(item.what) for item in found.rejected}
     names = {field.name: field.field_id for field in SCHEMA.fields}
-    keys = [tuple(column.field_id for column in ordering.key) for ordering in chosen]
+    keys = [
+        tuple(column.field_id for column in ordering.key)
+        for ordering in chosen
+        if ordering.lead is not None
+    ]
     for title in titles:
         columns = title.removeprefix("recluster by ").split(", ")
         if all(column in names for column in columns):

@@ -127,7 +127,7 @@ def test_a_curve_over_three_columns_is_a_candidate_and_chosen_for_boxes():
                 moving=(None,) * 6,
             )
         )  # fmt: skip
-    found = recommend(given_of(boxes, times=20, by_spark="a test of keys"))
+    found = recommend(given_of(boxes, times=4, by_spark="a test of keys"))
     assert found.chosen is not None and found.chosen.ordering.curve
     assert {column.field_id for column in found.chosen.ordering.key} == {DATE, PART, KEY}
     assert TREE_OF_CUTS in {item.what for item in found.refused}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +61,13 @@ class PoolColumn:
     def sort_ranks(self) -> Int64:
         """Return the ranks in sort order: NULL before all values, NaN after them."""
         return np.where(self.missing.of == NAN, len(self.distinct), self.ranks)
+
+    @cached_property
+    def below(self) -> Int64:
+        """Return the sampled rows of a lower rank than each, and those of any rank last:
+        int64[ranks + 1]."""
+        rows = np.bincount(self.ranks[self.ranks >= 0], minlength=len(self.distinct))
+        return np.concatenate(([0], np.cumsum(rows)))
 
 
 @dataclass(frozen=True)
