@@ -13,8 +13,8 @@ from bench.start import HEAVY, nothing_to_do
 MOST_MODULES = 1200
 """Of a run that finds nothing to do, all packages included; 1,160 on 2026-11-28. Each takes about a
 millisecond of CPU. Raise the number only for what such a run needs."""
-MOST_OF_OURS = 375
-"""Of these, ours; 365 on 2026-11-28."""
+MOST_OF_OURS = 385
+"""Of these, ours; 379 on 2026-11-28, four of them for what a decision judges since."""
 UNUSED = {"duckdb", "pyspark", "kubernetes", "sqlglot", "boto3", "pyiceberg.catalog.rest"}
 """Packages that such a run has no use for."""
 RUN = """
