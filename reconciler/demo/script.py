@@ -274,7 +274,6 @@ def second_reconcile(demo: Demo, generated: Path) -> None:
     verb(demo, "apply", "-f", "layouts", "--until-converged", "--auto-approve")
     demo.title("And now?")
     verb(demo, "plan", "-f", "layouts", "-o", "wide")
-    verb(demo, "history", "demo.tpch.lineitem")
 
 
 def ending(demo: Demo) -> None:
@@ -284,7 +283,7 @@ def ending(demo: Demo) -> None:
     demo.say(f"\nDone in {duration(demo.facts['seconds'])}. Open {demo.place.root}/report.html.")
     demo.say("\nThree commands to try:")
     demo.say(f"  cd {demo.place.root} && export LAYOUTCTL_STATE=$PWD/state")
-    demo.say("  layoutctl status -f layouts")
+    demo.say("  layoutctl history demo.tpch.lineitem")
     demo.say("  layoutctl explain -f layouts demo.tpch.lineitem")
     demo.say("  layoutctl observe demo.tpch.orders")
 
