@@ -26,15 +26,18 @@ MARKER = ".layoutctl-demo"
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """scale_factor of TPC-H, the number of parts it arrives in, and how many of them arrive late.
-
-    target_bytes: the policy's file size, small enough that this little data is many files.
-    """
+    """How much data the demo makes, and how."""
 
     scale_factor: float
+    """Of TPC-H."""
     parts: int
+    """Number of parts in which the facts arrive."""
     late_parts: int
+    """How many of them arrive late."""
     target_bytes: int
+    """The policy's file size, small enough that this little data is many files."""
+    governed: tuple[str, ...] = FACTS
+    """The tables that the policy names."""
 
     @property
     def first_parts(self) -> range:
@@ -51,7 +54,7 @@ class Scale:
 
 
 FULL = Scale(scale_factor=1.0, parts=60, late_parts=5, target_bytes=8 << 20)
-QUICK = Scale(scale_factor=0.05, parts=10, late_parts=2, target_bytes=1 << 20)
+QUICK = Scale(0.05, parts=10, late_parts=2, target_bytes=1 << 20, governed=("lineitem",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ kind: TableLayoutPolicy
 metadata: {{name: tpch-facts}}
 spec:
   catalogRef: {{name: demo}}
-  tables: {{include: [tpch.lineitem, tpch.orders]}}
+  tables: {{include: [{tables}]}}
   layout:
     clustering: {{mode: WorkloadAware}}
     files: {{targetSize: {target}}}
@@ -166,8 +166,9 @@ def write_documents(demo: Demo) -> None:
     target = f"{demo.scale.target_bytes >> 10}Ki"
     if demo.scale.target_bytes % (1 << 20) == 0:
         target = f"{demo.scale.target_bytes >> 20}Mi"
+    tables = ", ".join(f"{data.NAMESPACE}.{name}" for name in demo.scale.governed)
     (demo.place.layouts / "catalog.yaml").write_text(CATALOG_DOCUMENT.format(**properties))
-    (demo.place.layouts / "tpch.yaml").write_text(POLICY.format(target=target))
+    (demo.place.layouts / "tpch.yaml").write_text(POLICY.format(target=target, tables=tables))
     lines = "".join(f"    {key}: {value}\n" for key, value in properties.items())
     (demo.place.root / ".pyiceberg.yaml").write_text(
         f"catalog:\n  {data.CATALOG}:\n    type: sql\n{lines}"
