@@ -308,7 +308,7 @@ def _rest(
             cpu -= _charged_cpu(entry)
     if size <= 0 and cpu <= 0.0:
         return []
-    rest = Spent(_moment(held.at_ms), max(size, 0), max(cpu, 0.0), True, _ends(held))
+    rest = Spent(_moment(held.at_ms), max(size, 0), max(cpu, 0.0), held=True, ends=_ends(held))
     return [Charged(held.policy, held.table_uuid, held.plan_id, rest, rest.ends)]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from reconciler.advisor.choose import trees
 from reconciler.advisor.choose.sizes import Simulated, in_parts
-from reconciler.advisor.judge.candidate import planned_layout, weigh, what_if
+from reconciler.advisor.judge.candidate import planned_layout, weigh, weighed_again, what_if
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.whatif import simulate
@@ -52,13 +52,7 @@ def by_other_queries(situation: Situation, simulated: Simulated, pool: Pool) -> 
             read = read if outcome is None else list(outcome.readings)
         after = [_with(a, b, mine) for a, b, mine in zip(after, read, own, strict=True)]
     outcome = replace(simulated.outcome, readings=tuple(after))
-    judged = weigh(situation, made.rows, simulated.layout, made.before, outcome)
-    judged = replace(
-        judged,
-        row_group_configured=made.row_group_configured,
-        target_configured=made.target_configured,
-        training=made.training,
-    )
+    judged = weighed_again(situation, made, simulated.layout, outcome)
     return Simulated(judged, simulated.layout, outcome)
 
 

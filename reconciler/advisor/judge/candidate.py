@@ -206,7 +206,14 @@ def sharpen(
     drawn = with_replicates(
         outcome, pool, layout, situation.expected.demands, situation.settings.seed
     )
-    made = weigh(situation, candidate.rows, layout, candidate.before, drawn)
+    return weighed_again(situation, candidate, layout, drawn)
+
+
+def weighed_again(
+    situation: Situation, candidate: Candidate, layout: Layout, outcome: Outcome
+) -> Candidate:
+    """Return the same candidate with another outcome of its layout."""
+    made = weigh(situation, candidate.rows, layout, candidate.before, outcome)
     return replace(
         made,
         row_group_configured=candidate.row_group_configured,

@@ -7,7 +7,7 @@ to the declared spec, whatever older spec it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -204,20 +204,26 @@ def declared_spec(migration: Migration) -> PartitionSpec:
 def partitions(files: FileTable, migration: Migration) -> int:
     """Return about how many target partitions the rows have, from the bounds of the columns: where
     these leave any number, as many as there are bounds."""
-    number = 1
-    for field in migration.fields:
-        known = _room(files, field)
-        number = min(MANY, number * (_ends(files, field) if known is None else known))
-    return min(number, max(1, files.total_records))
+    return _combined(files, migration, lambda field: _ends(files, field))
 
 
 def room(files: FileTable, migration: Migration) -> int:
     """Return the most target partitions that the bounds of the columns and the rows leave room
     for."""
+    return _combined(files, migration, lambda _: MANY)
+
+
+def _combined(
+    files: FileTable, migration: Migration, of_any_number: Callable[[SpecField], int]
+) -> int:
+    """Return how many combinations of values the fields have, at most one for each row.
+
+    of_any_number: how many values a field counts of which the bounds leave room for any number.
+    """
     number = 1
     for field in migration.fields:
         known = _room(files, field)
-        number = MANY if known is None else min(MANY, number * known)
+        number = min(MANY, number * (of_any_number(field) if known is None else known))
     return min(number, max(1, files.total_records))
 
 

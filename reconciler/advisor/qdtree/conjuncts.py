@@ -177,7 +177,7 @@ def _boxes(demand: Shape, axes: Sequence[Axis], at: dict[int, int]) -> _Part:
     whole = _Part(
         np.arange(count), np.zeros((count, len(axes)), dtype=np.int64), np.tile(ends, (count, 1))
     )
-    if not demand.prunable:
+    if not count or not demand.prunable:
         return whole
     found = _met(push_not(demand.predicate), whole, demand.literals, axes, at)
     order = np.argsort(found.query, kind="stable")
@@ -280,8 +280,6 @@ def _met_in(
     leaf: In, part: _Part, literals: Sequence[SlotLiterals], axis: Axis, number: int
 ) -> _Part:
     """Return a box for each member, or one for the range of a long list."""
-    if not len(part.query):  # a shape may have no query left, and no list to join
-        return part
     values = literals[leaf.slot]
     begins, ends, counts = [], [], []
     for row in values:
