@@ -15,16 +15,7 @@ import pyarrow as pa
 
 from bench.lake import Lake
 
-EXPIRING = """\
-apiVersion: layout.lakehouse.dev/v1alpha1
-kind: TableLayoutPolicy
-metadata: {name: expiring}
-spec:
-  catalogRef: {name: rec}
-  tables: {include: ["lake.*"]}
-  layout: {clustering: {mode: None}}
-  maintenance: {expireSnapshots: {olderThan: 1s, retainLast: 1}}
-"""
+EXPIRY = "  maintenance: {expireSnapshots: {olderThan: 1s, retainLast: 1}}\n"
 
 
 def analyzed(lake: Lake, rows: pa.Table, by: str, ask: Callable[[str], Any]) -> list[str]:
@@ -45,7 +36,8 @@ def analyzed(lake: Lake, rows: pa.Table, by: str, ask: Callable[[str], Any]) -> 
     apply = [*lake.applying(f"mode: Declared, keys: [{by}]"), f"rec.lake.{name}"]
     for what in ("the rewrite", "the expiry"):
         lake.run(apply)
-        (lake.directory / "policy.yaml").write_text(EXPIRING)
+        with (lake.directory / "policy.yaml").open("a") as policy:
+            policy.write(EXPIRY)
         if _distinct(name, ask) != before:
             wrong.append(f"{name}: after {what} Trino shows {_distinct(name, ask)}, not {before}")
     metadata = table.refresh().metadata
