@@ -135,11 +135,11 @@ def _widened(
     """Return ranges as far as all rows of the slices reach.
 
     The sample shows it: half of a slice's rows reach less far than all of them, and a quarter less
-    far than half. Each doubling of the rows up to those of the table adds to the last step what
-    that added to the one before: half of it where rows are even, as the estimator of the German
-    tank problem has it, and nearly all of it where values lie about those of the key as errors do.
-    Steps are counted in sampled rows, because values are rare at the ends of most columns. What one
-    more step is of the last is a mean over the slices of a size, as single ones tell little.
+    far than half. Each doubling of the rows, from those sampled to all, moves the end by a step.
+    Each step is the same share of the step before. The share is a half where values are even, as
+    the estimator of the German tank problem has it, and nearly 1 where they scatter about those of
+    the key as errors do. It is a mean over the slices of one size, because a single slice has few
+    rows. Steps are counted in sampled rows, because values are rare at the ends of most columns.
     """
     below, top = column.below, len(column.distinct) - 1
     more = np.log2(np.maximum(slices.records / np.maximum(slices.rows, 1), 1.0))
