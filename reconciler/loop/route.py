@@ -100,7 +100,7 @@ def _asked(observation: Observation, sql: str, dialect: str, zone: dt.tzinfo | N
     name = (observation.catalog, *observation.identifier)
     table = KnownTable(observation.uuid, observation.name, observation.schema)
     reader = SqlReader(check_dialect(dialect), SchemaMap({name: table}))
-    query = routed_query.parsed(sql, reader, name[:-1], table, zone is not None)
+    query = routed_query.parsed(sql, reader, name[:-1], table, zone)
     if not query.references:
         raise UserError(
             f"the query does not read {observation.name}",

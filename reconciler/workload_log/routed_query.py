@@ -8,6 +8,7 @@ matter.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,9 @@ _DAY = r"\d{4}-\d\d-\d\d"
 _TIME = _DAY + r"[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?"
 _PLAIN_TIME = re.compile(rf"{_DAY}|{_TIME}")
 _ZONED_TIME = re.compile(rf"{_TIME} ?(?:Z|[+-]\d\d:\d\d)")
+_INSTANTS = frozenset((exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ))
+"""Types of times that engines convert by the session's time zone."""
+_DAY_AROUND = (dt.timedelta(-1), dt.timedelta(0), dt.timedelta(1))
 _INEXACT = (exp.DType.FLOAT, exp.DType.DOUBLE)
 _EXACT = 1 << 24
 """Whole numbers below it are the same as floats."""
@@ -79,8 +83,8 @@ class _Rules:
 
     alone: bool
     """Whether the SELECT reads this table only."""
-    zoned: bool
-    """Whether the session's time zone is known."""
+    zone: dt.tzinfo | None
+    """The session's time zone; None if that is not known."""
     collates: bool
     """Whether texts may be compared without case."""
 
@@ -98,10 +102,14 @@ class Parsed:
 
 
 def parsed(
-    sql: str, reader: SqlReader, levels: tuple[str, ...], table: KnownTable, zoned: bool
+    sql: str,
+    reader: SqlReader,
+    levels: tuple[str, ...],
+    table: KnownTable,
+    zone: dt.tzinfo | None,
 ) -> Parsed:
-    """Return the reads of a table. levels: catalog and schema that complete names. zoned: whether
-    the session's time zone is known. Raises UserError for what is not one query."""
+    """Return the reads of a table. levels: catalog and schema that complete names. zone: the
+    session's time zone, None if that is not known. Raises UserError for what is not one query."""
     try:
         statements = [one for one in sqlglot.parse(sql, dialect=reader.dialect or None) if one]
     except (SqlglotError, RecursionError) as error:
@@ -116,7 +124,7 @@ def parsed(
         )
     nodes = tuple(_nodes(query, reader, levels, table))
     collates = reader.dialect in _COLLATES
-    found = tuple(_reference(node, table.schema, _Rules(True, zoned, collates)) for node in nodes)
+    found = tuple(_reference(node, table.schema, _Rules(True, zone, collates)) for node in nodes)
     if HINT in sql:
         found = tuple(Reference(None, None, why_not=HINTED) for _ in nodes)
     return Parsed(query, nodes, found)
@@ -278,18 +286,43 @@ def _alike(field: Field, condition: exp.Expr, rules: _Rules) -> bool:
     if kind in ("binary", "uuid") or kind.startswith("fixed"):
         return False
     if kind == "date" or kind.startswith("timestamp"):
-        return not numbers and all(_is_time(text, kind, rules.zoned) for text in texts)
+        types = frozenset(one.this for one in condition.find_all(exp.DataType))
+        return not numbers and all(_is_time(text, kind, types, rules.zone) for text in texts)
     if texts:
         return False
     return kind in ("float", "double", "boolean") or not _rounds(condition, numbers)
 
 
-def _is_time(text: str, kind: str, zoned: bool) -> bool:
-    """Whether all engines read the same day or instant in a text."""
-    if not kind.startswith("timestamptz"):
-        return _PLAIN_TIME.fullmatch(text) is not None
-    with_zone = _ZONED_TIME.fullmatch(text) is not None
-    return with_zone or (zoned and _PLAIN_TIME.fullmatch(text) is not None)
+def _is_time(text: str, kind: str, types: frozenset[exp.DType], zone: dt.tzinfo | None) -> bool:
+    """Whether all engines read the same day or instant in a text. types: of the condition's
+    casts."""
+    if kind.startswith("timestamptz") and _ZONED_TIME.fullmatch(text):
+        return types <= _INSTANTS  # a cast to another type drops the zone, or converts it
+    if not _PLAIN_TIME.fullmatch(text):
+        return False
+    if kind.startswith("timestamptz"):
+        return zone is not None and _is_once(text, zone)
+    return not types & _INSTANTS or (zone is not None and _is_steady(text, zone))
+
+
+def _is_once(text: str, zone: dt.tzinfo) -> bool:
+    """Whether clocks of the zone show this time exactly once: engines differ about a time that is
+    skipped or repeated."""
+    try:
+        at = dt.datetime.fromisoformat(text[:26]).replace(tzinfo=zone)
+        return at.utcoffset() == at.replace(fold=1).utcoffset()
+    except (ValueError, OverflowError):
+        return False
+
+
+def _is_steady(text: str, zone: dt.tzinfo) -> bool:
+    """Whether clocks of the zone are not changed within a day of this time. Where they are, the
+    instants of a column's times without zone are in another order than the times."""
+    try:
+        at = dt.datetime.fromisoformat(text[:26]).replace(tzinfo=zone)
+        return len({(at + by).utcoffset() for by in _DAY_AROUND}) == 1
+    except (ValueError, OverflowError):
+        return False
 
 
 def _rounds(condition: exp.Expr, numbers: Sequence[str]) -> bool:

@@ -3,15 +3,18 @@ on the table's files."""
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pyarrow as pa
 import pytest
+from sqlglot import exp
 
 from reconciler.catalog.observe import observe_table
 from reconciler.errors import UserError
@@ -484,23 +487,36 @@ def test_a_quoted_name_is_another_one_than_the_same_without_quotes(
     assert quoted.reason and plain.ids
 
 
+BERLIN = ZoneInfo("Europe/Berlin")
+TZ, NTZ = exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ
+
+
 @pytest.mark.parametrize(
-    ("text", "kind", "zoned", "usable"),
+    ("text", "kind", "types", "zone", "usable"),
     [
-        ("2024-01-03", "timestamp", False, True),
-        ("2024-01-03 12:00:00.5", "timestamp", False, True),
-        ("2024-01-03 12:00:00+05", "timestamp", True, False),
-        ("2024-01-03 12:00:00 America/New_York", "timestamp", True, False),
-        ("2024-01-03 12:00:00+05:00", "timestamptz", False, True),
-        ("2024-01-03 12:00:00", "timestamptz", False, False),
-        ("2024-01-03 12:00:00", "timestamptz", True, True),
-        ("3 Jan 2024", "date", False, False),
+        ("2024-01-03", "timestamp", (), None, True),
+        ("2024-01-03 12:00:00.5", "timestamp", (NTZ,), None, True),
+        ("2024-01-03 12:00:00+05", "timestamp", (), dt.UTC, False),
+        ("2024-01-03 12:00:00 America/New_York", "timestamp", (), dt.UTC, False),
+        ("2024-01-03 12:00:00+05:00", "timestamptz", (TZ,), None, True),
+        ("2024-01-03 12:00:00+05:00", "timestamptz", (NTZ,), BERLIN, False),
+        ("2024-01-03 12:00:00", "timestamptz", (), None, False),
+        ("2024-01-03 12:00:00", "timestamptz", (), BERLIN, True),
+        ("2026-10-25 02:30", "timestamptz", (), BERLIN, False),
+        ("2026-10-25 03:00:00.123456789", "timestamptz", (), BERLIN, True),
+        ("2026-03-29 02:30", "timestamptz", (), BERLIN, False),
+        ("2026-03-29 02:15:00", "timestamp", (TZ,), BERLIN, False),
+        ("2026-03-29 02:15:00", "timestamp", (NTZ,), BERLIN, True),
+        ("2026-01-03 02:15:00", "timestamp", (TZ,), BERLIN, True),
+        ("2026-01-03 02:15:00", "timestamp", (TZ,), None, False),
+        ("2026-02-30", "timestamptz", (), BERLIN, False),
+        ("3 Jan 2024", "date", (), None, False),
     ],
 )
-def test_times_count_only_in_forms_that_all_engines_read_alike(
-    text: str, kind: str, zoned: bool, usable: bool
+def test_times_count_only_where_all_engines_read_them_alike(
+    text: str, kind: str, types: tuple[exp.DType, ...], zone: dt.tzinfo | None, usable: bool
 ) -> None:
-    assert routed_query._is_time(text, kind, zoned) == usable
+    assert routed_query._is_time(text, kind, frozenset(types), zone) == usable
 
 
 def test_properties_of_another_table_leave_no_row_out(world: Callable[..., World]) -> None:
