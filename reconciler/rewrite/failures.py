@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 LZ4 = "LZ4"
 """What DuckDB's errors say of Hadoop's frames, which it does not know."""
 HOLDS, MISSING, MEMORY, STORAGE = "holds", "missing", "memory", "storage"
-UNFIT, BROKEN, ENDED = "unfit", "broken", "ended"
+UNFIT, BROKEN, ENDED, LOST = "unfit", "broken", "ended", "lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class Failure:
     """HOLDS: it holds what cannot be compared. MISSING: it does not exist. MEMORY: there was too
     little of it. STORAGE: its storage, or that of scratch, gave an error. UNFIT: nothing is wrong
     with it, but the engine cannot rewrite it. BROKEN: the engine failed by an error of its own.
-    ENDED: a process ended with its machine or for want of memory, and was not begun again."""
+    ENDED: a process ended with its machine or for want of memory, and was not begun again. LOST:
+    processes ended with their machines, and none for want of memory."""
     said: str = ""
     """What a decoder said, which may hold values of the table."""
     number: int = 0

@@ -16,7 +16,7 @@ import pytest
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite import task_calls
 from reconciler.rewrite.comparison import WitnessResult
-from reconciler.rewrite.failures import ENDED, MEMORY, Failure
+from reconciler.rewrite.failures import ENDED, LOST, MEMORY, Failure
 from reconciler.spark.deletes import by_engine
 from reconciler.spark.schedule import again, tasks, witness_work
 from reconciler.spark.session import resources
@@ -38,11 +38,14 @@ class Budget:
 
 
 @pytest.mark.parametrize(
-    ("deaths", "room", "runs"), [(0, 0, 1), (1, 70, 2), (1, 69, 1), (3, 999, 4), (4, 999, 4)]
+    ("deaths", "room", "runs", "kind"),
+    [(0, 0, 1, ""), (1, 70, 2, ""), (1, 69, 1, ENDED), (3, 999, 4, ""), (4, 999, 4, MEMORY)],
 )
-def test_a_task_that_died_is_repeated_within_the_budgets(deaths: int, room: int, runs: int) -> None:
+def test_a_task_that_died_is_repeated_within_the_budgets(
+    deaths: int, room: int, runs: int, kind: str
+) -> None:
     """deaths: of the second task's first tries. runs: that are begun, of it alone after the
-    first."""
+    first. Spark says nothing of why it died."""
     budget, begun = Budget(room), list[list[int]]()
 
     def run(numbers: Sequence[int]) -> list[str | None]:
@@ -50,7 +53,7 @@ def test_a_task_that_died_is_repeated_within_the_budgets(deaths: int, room: int,
         return [None if at == 1 and len(begun) <= deaths else f"made {at}" for at in numbers]
 
     attempt: Any = budget
-    found = again.repeated(attempt, NAME, [30, 70, 20], run)
+    found = again.repeated(attempt, None, NAME, [30, 70, 20], run)
     assert begun == [[0, 1, 2], *[[1]] * (runs - 1)]
     assert set(budget.asked) <= {70}
     assert (found[0], found[2]) == ("made 0", "made 2")
@@ -58,7 +61,7 @@ def test_a_task_that_died_is_repeated_within_the_budgets(deaths: int, room: int,
         assert found[1] == "made 1"
     else:
         assert isinstance(found[1], Failure)
-        assert found[1].kind == (MEMORY if runs == again.TRIES else ENDED)
+        assert found[1].kind == kind
 
 
 def _rewriting() -> Callable[[Any], Any]:
@@ -136,42 +139,56 @@ def test_deletes_and_the_witness_reserve_what_they_read_again(
 
 
 ON_SPARK = """
-import json, os, sys
+import json, os, shutil, signal, sys
+from pathlib import Path
 from types import SimpleNamespace
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from reconciler.spark.schedule import again
+from reconciler.spark.session.runtime import spark_home
 
-directory, room = sys.argv[1], int(sys.argv[2])
+directory, room, master = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
 def reading(number):
     with open(f"{directory}/{number}", "a") as log:
         log.write("r")
     if number == 1 and os.path.getsize(f"{directory}/1") == 1:
-        os._exit(1)
+        if master.startswith("local["):
+            os._exit(1)
+        daemon = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
+        os.kill(int(daemon[1]), signal.SIGTERM)  # the executor, as a node that is drained does
+        signal.pause()
     return number
 
 def affords(base, size):
     asked.append([base, size])
     return size <= room
 
-asked, spark = [], SparkContext("local[1,2]", conf=None)
+asked, spark = [], SparkContext(master, conf=SparkConf().set("spark.executor.memory", "512m"))
+spark.setJobGroup("p/1/verify", "")
 def run(numbers):
     rdd = spark.parallelize(list(numbers), len(numbers))
     return rdd.map(again.first_only(reading)).collect()
 
-found = again.repeated(SimpleNamespace(repeats=affords), "p/1/verify", [10, 20], run)
+found = again.repeated(SimpleNamespace(repeats=affords), spark, "p/1/verify", [10, 20], run)
+logs = spark_home() / "work" / spark.applicationId
+spark.stop()
+shutil.rmtree(logs, ignore_errors=True)
 print(json.dumps([asked, [getattr(one, "kind", one) for one in found]]))
 """
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize(("room", "read", "made"), [(20, 2, 1), (19, 1, ENDED)])
-def test_a_python_process_of_spark_that_dies(
-    tmp_path: Path, room: int, read: int, made: object
+@pytest.mark.parametrize(
+    ("master", "room", "read", "made"),
+    [("local[1,2]", 20, 2, 1), ("local-cluster[1,1,512]", 19, 1, LOST)],
+)
+def test_a_python_process_or_an_executor_of_spark_that_dies(
+    tmp_path: Path, master: str, room: int, read: int, made: object
 ) -> None:
-    """Spark itself begins the task again, as local[1,2] says."""
+    """Spark itself begins the task again, as local[1,2] says. The executor dies by SIGTERM, of
+    which more memory saves none."""
     done = subprocess.run(
-        [sys.executable, "-c", ON_SPARK, str(tmp_path), str(room)],
+        [sys.executable, "-c", ON_SPARK, str(tmp_path), str(room), master],
         capture_output=True, text=True, timeout=120, check=True,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )  # fmt: skip

@@ -53,6 +53,13 @@ def raised(name: str, message: str, cause: Throwable | None = None) -> Reconcile
 
 ABORTED = "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times: "
 LOST = ABORTED + "ExecutorLostFailure (executor 4 exited caused by one of the running tasks) "
+POD = LOST + (
+    "Reason: \nThe executor with id 4 exited with exit code 137(SIGKILL, possible container OOM).\n\n"
+    "The API gave the following brief reason: %s\nThe API gave the following message: N/A\n"
+    "The API gave the following container statuses:\n\n\t container state: terminated\n"
+    "\t exit code: 137\n\t termination reason: %s\n"
+)
+"""A pod of Kubernetes that was killed: the reason of the pod, and that of its container."""
 
 
 @pytest.mark.parametrize(
@@ -61,6 +68,10 @@ LOST = ABORTED + "ExecutorLostFailure (executor 4 exited caused by one of the ru
         (LOST + "Reason: \nThe executor with id 4 exited with exit code 137(SIGKILL, possible "
          "container OOM).\n", MemoryExhaustedError),
         (LOST + "Reason: Command exited with code 137", MemoryExhaustedError),
+        (POD % ("N/A", "OOMKilled"), MemoryExhaustedError),
+        (POD % ("N/A", "Error"), MemoryExhaustedError),
+        (POD % ("Evicted", "Error"), UnavailableError),
+        (POD % ("Evicted", "OOMKilled"), MemoryExhaustedError),
         (LOST + "Reason: Container killed by YARN for exceeding limits", MemoryExhaustedError),
         (LOST + "Reason: The executor with id 2 exited with exit code 52", MemoryExhaustedError),
         (ABORTED + "java.lang.OutOfMemoryError: Java heap space", MemoryExhaustedError),
@@ -92,6 +103,8 @@ LOST = ABORTED + "ExecutorLostFailure (executor 4 exited caused by one of the ru
 )  # fmt: skip
 def test_a_failed_job_is_classified_by_its_cause(message: str, kind: type[ReconcilerError]) -> None:
     assert type(raised("org.apache.spark.SparkException", message)) is kind
+    by_machine = kind is UnavailableError and message.startswith(LOST)
+    assert translation.lost_machine(message) == by_machine
 
 
 def test_a_newer_format_version_is_not_damage(said: Said) -> None:

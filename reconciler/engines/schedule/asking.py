@@ -14,7 +14,7 @@ from reconciler.errors import (
     UnavailableError,
 )
 from reconciler.rewrite.comparison import Exchange, WitnessResult, WitnessWork
-from reconciler.rewrite.failures import BROKEN, ENDED, HOLDS, MEMORY, MISSING, Failure
+from reconciler.rewrite.failures import BROKEN, ENDED, HOLDS, LOST, MEMORY, MISSING, Failure
 from reconciler.rewrite.storage import local_path
 
 FILE_COST = 1 << 20
@@ -115,8 +115,8 @@ def raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
             do="free memory of the machine, or raise spec.engine.executors.memory in a cluster",
             path=first.path,
         )
-    if first.kind == ENDED:
-        raise ended(f"verify {attempt.name}", first.detail, DROPPED)
+    if first.kind in (ENDED, LOST):
+        raise ended(f"verify {attempt.name}", first, DROPPED)
     if first.kind == BROKEN:
         raise EngineError(f"verify {attempt.name}", first.path, first.detail, first.said)
     if first.kind != HOLDS:

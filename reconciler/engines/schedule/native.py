@@ -34,7 +34,7 @@ from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import leaves
 from reconciler.rewrite.comparison import Check, WitnessWork
 from reconciler.rewrite.deletes import Delete
-from reconciler.rewrite.failures import BROKEN, ENDED, MEMORY, MISSING, STORAGE, UNFIT, Failure
+from reconciler.rewrite.failures import BROKEN, ENDED, LOST, MEMORY, MISSING, STORAGE, UNFIT, Failure
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.task import (
@@ -302,8 +302,8 @@ def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Excep
     doing = f"rewrite {attempt.name}"
     if failure.kind == MISSING:
         return FileNotFoundError(2, "No such file or directory", failure.path)
-    if failure.kind == ENDED:
-        return ended(doing, failure.detail, LEFT_ALONE)
+    if failure.kind in (ENDED, LOST):
+        return ended(doing, failure, LEFT_ALONE)
     if failure.kind == UNFIT:
         return Unfit(failure.detail)
     if failure.kind == MEMORY:

@@ -18,9 +18,11 @@ from reconciler.errors import (
     MemoryExhaustedError,
     ReconcilerError,
     TableDamagedError,
+    UnavailableError,
     UnsupportedError,
     VerificationError,
 )
+from reconciler.rewrite.failures import LOST, Failure
 from reconciler.table.refusals import (
     FAILED,
     NOT_WRITABLE,
@@ -85,10 +87,17 @@ class EndedError(MemoryExhaustedError):
     left out of no later plan."""
 
 
-def ended(doing: str, why: str, left: str) -> EndedError:
-    """left: what is as it was."""
+def ended(doing: str, failure: Failure, left: str) -> UnavailableError:
+    """Return the error of a process that ended. failure: of kind ENDED or LOST. left: what is as it
+    was."""
+    if failure.kind == LOST:  # more memory would not help
+        return UnavailableError(
+            f"could not {doing}: {failure.detail}",
+            details=(left,),
+            do="see why machines are lost (evicted, preempted, node gone), then run it again",
+        )
     return EndedError(
-        f"could not {doing}: {why}",
+        f"could not {doing}: {failure.detail}",
         details=(left,),
         do="leave budget for a second try, or raise spec.engine.executors.memory in a cluster",
     )

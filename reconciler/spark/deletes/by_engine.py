@@ -62,7 +62,7 @@ def find(
         tasks = context.parallelize([work[number] for number in numbers], len(numbers))
         return list(tasks.map(_finding(opening)).collect())
 
-    return again.repeated(attempt, name, [_read_bytes(task) for task in work], run)
+    return again.repeated(attempt, context, name, [_read_bytes(task) for task in work], run)
 
 
 def _read_bytes(task: Task) -> int:

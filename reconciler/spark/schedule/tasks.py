@@ -56,7 +56,7 @@ def _on_executor(attempt: Attempt, name: str, plan: GroupPlan) -> Made | Failure
         cpus = TaskResourceRequests().cpus(plan.resources.threads)
         rdd = rdd.withResources(ResourceProfileBuilder().require(cpus).build)
     (made,) = again.repeated(
-        attempt, name, [sum(file.size for file in plan.task.files)],
+        attempt, context, name, [sum(file.size for file in plan.task.files)],
         lambda _: rdd.map(work).collect(),
     )  # fmt: skip
     return made

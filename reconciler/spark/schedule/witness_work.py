@@ -81,7 +81,7 @@ def _on_executors(
         some = context.parallelize([parts[number] for number in numbers], len(numbers))
         return list(some.map(_reading(opening, limits)).collect())
 
-    found = again.repeated(attempt, name, [_read_bytes(part) for part in parts], run)
+    found = again.repeated(attempt, context, name, [_read_bytes(part) for part in parts], run)
     return [WitnessResult(failures=(f,)) if isinstance(f, Failure) else f for f in found]
 
 

@@ -247,11 +247,14 @@ _PYTHON_INCOMPLETE = (
     r"No module named '((?:reconciler|duckdb|pyroaring|numpy|pyarrow|pyiceberg)[.\w]*)'"
     r"|PYTHON_VERSION_MISMATCH"
 )
+# What ended an executor's pod says more than its exit code, which is 137 for an eviction too.
+_NODE_ENDED = r"(?s)\A(?!.*OOMKilled).*The API gave the following brief reason: (?!N/A)\w"
 _TRANSLATIONS = (
     (_PYTHON_INCOMPLETE, _python_incomplete),
     (r"Python worker exited unexpectedly", _python_ended),
     (_DISK_FULL, _disk_full),
     (_NOT_WRITABLE, _not_writable),
+    (_NODE_ENDED, _executors_lost),
     # 137: killed by the kernel; 52: Spark's own exit of an executor without memory left.
     (r"malloc of size \d+ failed|realloc of size \d+ failed|"
      r"OutOfMemoryError|Java heap space|GC overhead limit|OOMKilled|possible container OOM"
@@ -285,6 +288,12 @@ _TRANSLATIONS = (
 
 def _foreign(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in ("py4j", "pyspark")
+
+
+def lost_machine(text: str) -> bool:
+    """Whether Spark's reason of a failed task is that its executor was lost, and not for memory."""
+    found = next((build for pattern, build in _TRANSLATIONS if re.search(pattern, text)), None)
+    return found is _executors_lost
 
 
 def lost(error: BaseException) -> bool:

@@ -21,6 +21,7 @@ from reconciler.errors import (
     UserError,
     VerificationError,
 )
+from reconciler.rewrite.failures import ENDED, Failure
 from reconciler.spark.session import translate
 from reconciler.table.refusals import (
     DAMAGED,
@@ -54,7 +55,9 @@ PASSING: dict[str, Exception] = {
     "storage": UnavailableError("the storage gave an error"),
     "rights": AccessDeniedError("refused"),
     "a lease": BlockedError("lost"),
-    "a process that ended with its machine": refused.ended("rewrite t", "it ended", "no budget"),
+    "a process that ended with its machine": refused.ended(
+        "rewrite t", Failure("", "", "it ended", ENDED), "no budget"
+    ),
     "a conflict": ConflictError("another writer"),
     "a setting": UserError("a location provider ignores write.data.path"),
     "outputs that somebody removed": VerificationError("cannot be read"),
