@@ -54,7 +54,7 @@ def raised(name: str, message: str, cause: Throwable | None = None) -> Reconcile
 ABORTED = "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times: "
 LOST = ABORTED + "ExecutorLostFailure (executor 4 exited caused by one of the running tasks) "
 POD = LOST + (
-    "Reason: \nThe executor with id 4 exited with exit code 137(SIGKILL, possible container OOM).\n\n"
+    "Reason: \nThe executor with id 4 exited with exit code 137(SIGKILL, possible container OOM).\n"
     "The API gave the following brief reason: %s\nThe API gave the following message: N/A\n"
     "The API gave the following container statuses:\n\n\t container state: terminated\n"
     "\t exit code: 137\n\t termination reason: %s\n"

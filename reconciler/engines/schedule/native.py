@@ -34,7 +34,16 @@ from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import leaves
 from reconciler.rewrite.comparison import Check, WitnessWork
 from reconciler.rewrite.deletes import Delete
-from reconciler.rewrite.failures import BROKEN, ENDED, LOST, MEMORY, MISSING, STORAGE, UNFIT, Failure
+from reconciler.rewrite.failures import (
+    BROKEN,
+    ENDED,
+    LOST,
+    MEMORY,
+    MISSING,
+    STORAGE,
+    UNFIT,
+    Failure,
+)
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.task import (

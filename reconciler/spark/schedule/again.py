@@ -36,8 +36,8 @@ def repeated(
     """Return what each task made, in their order. Those that died are done again while the budgets
     cover that their inputs are read once more.
 
-    name: of the group of Spark jobs. sizes: bytes that each task reads. run: runs the tasks of these
-    numbers, and returns None for each that died.
+    name: of the group of Spark jobs. sizes: bytes that each task reads. run: runs the tasks of
+    these numbers, and returns None for each that died.
     """
     found: list[Result | Failure | None] = [None] * len(sizes)
     left, kind, why = list(range(len(sizes))), MEMORY, f" {TRIES} times"
