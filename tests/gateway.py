@@ -18,6 +18,8 @@ that asks for a retry; its connection is cut without an answer; or answered with
 LATE, HUNG = "late", "hung"
 """A commit that does not arrive yet: answered with a 504 and delivered once `release` is called; or
 held for good."""
+LEFT_OUT = ("accept-encoding", "content-length")
+"""Headers that are not forwarded: the length is that of the body which is."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,17 @@ class Recorded:
 
 
 class Gateway(ThreadingHTTPServer):
-    """Forwards everything. While `closed`, commits are answered with 403. `fault` is what becomes
-    of the next commit whose request contains `matching`, `faults` how many were treated so; `late`
-    is the catalog's answer to one that it got late."""
+    """Forwards everything. While `closed`, commits are answered with 403; while `careless`, the
+    catalog is not told what they require. `fault` is what becomes of the next commit whose request
+    contains `matching`, `faults` how many were treated so; `late` is the catalog's answer to one
+    that it got late."""
 
     daemon_threads = True
 
     def __init__(self, server: RestServer) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.behind = server.port
-        self.closed = False
+        self.closed = self.careless = False
         self.refused = 0
         self.fault = ""
         self.matching = b""
@@ -98,6 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._fail(403, "ForbiddenException", "may not commit")
             return
         self._record(body)
+        if self.server.careless and b'"updates"' in body:
+            body = json.dumps({**json.loads(body), "requirements": []}).encode()
         fault = self.server.take_fault(body) if self.command == "POST" else ""
         getattr(self, "_" + (fault or "plain").replace("-", "_"))(body)
 
@@ -153,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(*self._request(body))
 
     def _request(self, body: bytes) -> tuple[str, str, bytes, dict[str, str]]:
-        plain = {k: v for k, v in self.headers.items() if k.lower() != "accept-encoding"}
+        plain = {k: v for k, v in self.headers.items() if k.lower() not in LEFT_OUT}
         return self.command, self.path, body, plain
 
     def _send(

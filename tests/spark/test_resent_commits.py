@@ -16,7 +16,7 @@ import pytest
 
 from reconciler.engines.commit import fence, history
 from reconciler.engines.schedule import execute
-from reconciler.errors import EXIT_UNAVAILABLE, RolledBackError
+from reconciler.errors import EXIT_UNAVAILABLE, BlockedError, RolledBackError
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
@@ -29,7 +29,7 @@ from reconciler.plan.execution import COMMITTED
 from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.session import iceberg
 from reconciler.table.schema import SortColumn
-from tests.gateway import DROPPED, HUNG, LATE, RETRY_AFTER, TWICE, Gateway
+from tests.gateway import DROPPED, HUNG, LATE, RETRY_AFTER, TWICE, Gateway, Recorded
 from tests.spark.disturbed import expires_between
 from tests.spark.equality import add_equality_delete, data_files, delete_paths
 from tests.spark.tables import Bench, intact
@@ -299,3 +299,24 @@ def test_a_jvm_that_is_killed_while_its_request_hangs_leaves_nothing(
     assert settled == 1
     assert [outcome.state for outcome in bench.ledger.outcomes()] == ["failed"]
     intact(bench, name, before)
+
+
+def test_a_commit_that_displaced_another_one_is_taken_back(
+    gateway_bench: Bench, gateway: Gateway
+) -> None:
+    """The catalog checks no requirement; a table of format 1 has no sequence numbers, which would
+    refuse the commit."""
+    bench = gateway_bench
+    name = bench.create("id bigint", "'format-version'='1'")
+    bench.write(name, 2, 1, "file")
+    request = bench.request(name, bench.action(name, Cluster, "id"))
+
+    def first_another(_: Recorded) -> None:
+        gateway.before_commit = None
+        bench.append(name, {"id": [9]})
+
+    gateway.careless, gateway.before_commit = True, first_another
+    with pytest.raises(BlockedError, match="displaced snapshot"):
+        bench.run(request)
+    assert bench.ids(name) == [0, 1, 9]
+    assert not bench.ledger.open_intents(request.table_uuid)

@@ -19,17 +19,18 @@ CHECK = "assert-ref-snapshot-id"
 DO = "let nobody commit to tables of this catalog until its server checks requirements"
 
 
-def refuse(table: Table, snapshot_id: int | None) -> None:
+def refuse(table: Table, snapshot_id: int | None, *, on_empty: bool = False) -> None:
     """Raise BlockedError if a snapshot of ours displaced another one, or was displaced. Another one
     is main's again if nothing was committed after ours.
 
-    table: as last refreshed. snapshot_id: None for a batch without one.
+    table: as last refreshed. snapshot_id: None for a batch without one. on_empty: whether the table
+    had no snapshot when the sending began, so that nothing has expired since.
     """
     log = table.main_log()
     if snapshot_id is None or snapshot_id not in log:
         return
     at = log.index(snapshot_id)
-    if at and _displaced(table, log[at - 1], snapshot_id):
+    if at and _displaced(table, log[at - 1], snapshot_id, on_empty=on_empty):
         before = log[at - 1]
         became = _given_back(table, snapshot_id, before)
         raise BlockedError(
@@ -49,18 +50,18 @@ def refuse(table: Table, snapshot_id: int | None) -> None:
         )  # fmt: skip
 
 
-def _displaced(table: Table, one: int, by: int) -> bool:
+def _displaced(table: Table, one: int, by: int, *, on_empty: bool = False) -> bool:
     """Whether a snapshot that was main's is in the history of neither the next one nor main.
 
-    Both have to come from one snapshot: where expiry has cut the history between them, and left
-    out of main's log what was in between, nothing is known.
+    Both have to come from one snapshot, or from the empty table: where expiry has cut the history
+    between them, and left out of main's log what was in between, nothing is known.
     """
     head = table.head()
     if head is None or table.snapshot(one) is None:
         return False
     if any(table.is_ancestor(newer, one) for newer in (by, head)):
         return False
-    return not set(_line(table, one)).isdisjoint(_line(table, by))
+    return on_empty or not set(_line(table, one)).isdisjoint(_line(table, by))
 
 
 def _line(table: Table, snapshot_id: int | None) -> Iterator[int]:

@@ -237,7 +237,7 @@ def append_mark(table: Table, attempt_id: str, batch: int) -> None:
         raise _unfenced(attempt_id) from failed
     if appended is not None:
         metadata_files.tidy(table, change, answered=answer.kind is Kind.ACCEPTED)
-        displaced.refuse(table, appended)
+        displaced.refuse(table, appended, on_empty=base is None)
         return
     accepted = answer.kind is Kind.ACCEPTED
     if batch and accepted and _moved_past(table, base):  # the mark has expired since
