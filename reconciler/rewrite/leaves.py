@@ -6,6 +6,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,7 @@ def permutation(
     begins = np.flatnonzero(new)
     used = {tree.inner[one] for one in leaf[order[begins]].tolist()} - {0}
     parts = {field: sort_parts(values[field], descending=False) for field in used}
-    for begin, end in zip(begins, np.append(begins[1:], len(order)), strict=True):
+    for begin, end in pairwise([*begins.tolist(), len(order)]):
         own = order[begin:end]
         field = tree.inner[int(leaf[own[0]])]
         if field:

@@ -238,3 +238,11 @@ def test_rows_that_move_lie_leaf_by_leaf_in_their_partitions(
         assert {row["a"] for row in read} == {one.partition[0]}
         assert len({row["b"] < 50 for row in read}) == 1
     assert len(found.files) >= 6
+
+
+def test_files_whose_rows_are_all_deleted_are_put_in_order() -> None:
+    """The rewrite failed: no leaf begins where there is no row."""
+    tree = made((Cut(1, 5), None, None), [1, 0])
+    nothing = pa.chunked_array([pa.array([], pa.int64())])
+    leaf = leaves.leaf_of(tree, {1: nothing}, 0)
+    assert leaves.permutation(tree, {1: nothing}, leaf).tolist() == []

@@ -12,11 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from reconciler.advisor.advice import Migration, ObjectiveJudgement, Rejected
+from reconciler.advisor.advice import QD_TREE, Migration, ObjectiveJudgement, Rejected
 from reconciler.advisor.choose.binpack import packing_order
 from reconciler.advisor.choose.keys import FULL_ROWS, wanted_columns
 from reconciler.advisor.choose.recluster import movable
+from reconciler.advisor.choose.sizes import left_to_read
 from reconciler.advisor.choose.slices import oversized, slices
+from reconciler.advisor.choose.trees import cut_columns, tree_ordering, tries_trees
 from reconciler.advisor.judge.candidate import Candidate, readings_of, rejected, weigh
 from reconciler.advisor.migration.risks import hindrances, other_specs
 from reconciler.advisor.migration.targets import target_extents
@@ -30,7 +32,7 @@ from reconciler.format import iec, plural
 from reconciler.plan import grouping, reasons
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec, fields_text
-from reconciler.plan.ordering import ARRIVAL
+from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.queries import transforms
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import FileTable, Int64
@@ -146,9 +148,32 @@ def _why(situation: Situation, migration: Migration) -> str:
 
 
 def move_what_if(situation: Situation, rows: Int64, migration: Migration) -> Candidate:
-    """Return the move with what each shape reads afterwards, as far as a sample shows it."""
-    ordering, settings = packing_order(situation), situation.settings
-    part = situation.part(rows)
+    """Return the move with what each shape reads afterwards, as far as a sample shows it: along a
+    tree, where the policy wants trees and it reads less than the order of bin-packing."""
+    plain = _moved(situation, rows, migration, packing_order(situation))
+    tree = _tree(situation, rows)
+    if tree is None:
+        return plain
+    made = _moved(situation, rows, migration, tree)
+    return min((plain, made), key=lambda one: left_to_read(situation, one))
+
+
+def _tree(situation: Situation, rows: Int64) -> Ordering | None:
+    """Return a tree for the rows of the files; None where the policy does not want trees alone, or
+    none spares reading."""
+    settings, filtered = situation.settings, wanted_columns(situation)
+    if settings.mode != QD_TREE or not situation.trusted or not tries_trees(
+        situation, rows, filtered
+    ):  # fmt: skip
+        return None
+    pool = build_pool(situation.part(rows), cut_columns(situation, filtered), FULL_ROWS)
+    return None if pool is None else tree_ordering(situation, pool)
+
+
+def _moved(
+    situation: Situation, rows: Int64, migration: Migration, ordering: Ordering
+) -> Candidate:
+    part, settings = situation.part(rows), situation.settings
     spec = declared_spec(migration)
     groups = grouping.by_target_partition(
         target_extents(part.files, lead_field(migration.fields)),

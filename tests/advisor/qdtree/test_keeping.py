@@ -8,11 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from bench.replay.table import SimulatedTable, empty_table
-from reconciler.advisor.advice import QD_TREE
+from reconciler.advisor.advice import QD_TREE, AdviceInput, Migration
+from reconciler.advisor.decide import decide
+from reconciler.plan.plan import PlannedAction
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.replay.run import reading
+from reconciler.table.schema import SpecField
 from tests.advisor.worlds import DATE, DAY, KEY, PART, SCHEMA, SETTINGS, VALUE, advise, workload
 
 ROWS, REGION = 60_000, 200
@@ -89,3 +92,21 @@ def test_leaves_stay_for_the_same_queries_and_a_region_asked_otherwise_is_built_
     after = table.apply(item.action, 15 * DAY)
     of_region = workload(early).shapes
     assert reading(after, of_region, later)[1] < 0.6 * reading(table, of_region, later)[1]
+
+
+def test_files_move_to_another_spec_along_a_tree() -> None:
+    random = np.random.default_rng(1)
+    table = laid_out(random)
+    asked = workload(days_and_parts(random, 400, 200))
+    sample = table.sample(np.arange(len(table.files)), 256)
+
+    def moved(mode: str) -> PlannedAction:
+        migration = Migration((SpecField(KEY, "bucket[2]"),), spec_id=1, exists=True, present=0)
+        settings = replace(SETTINGS_OF_TREES, mode=mode, migration=migration)
+        given = AdviceInput(table.file_table(), asked, settings, table.row_groups(), sample)
+        (item,) = (one for one in decide(given).actions if one.action.kind == "Migrate")
+        return item
+
+    along, plain = moved(QD_TREE), moved("None")
+    assert along.action.trees and not plain.action.trees
+    assert along.predicted.read_after < 0.7 * plain.predicted.read_after
