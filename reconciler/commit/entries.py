@@ -88,7 +88,9 @@ class Entries:
 
     def partition_of(self, values: Sequence[Any]) -> dict[int, Any]:
         """Return a partition by field id. values: in the order of the spec, as the specification
-        writes single values in JSON."""
+        writes single values in JSON; () will do for a spec whose fields are all void."""
+        if self.unpartitioned:
+            return {one.field_id: None for one in self._partition}
         return {
             one.field_id: None if value is None else partitions.from_json(one.type, value)
             for one, value in zip(self._partition, values, strict=True)
