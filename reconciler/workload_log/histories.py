@@ -56,6 +56,8 @@ class FieldMap:
     """Bytes that the query read from storage, as measured."""
     inputs: Paths = ()
     """List of the tables read, with `schema`, `table` and `physicalInputBytes` of each."""
+    plan: Paths = ()
+    """Text of the plan that ran, with what joins asked of scans (`join_ranges`)."""
     state: Paths = ()
     """How the query ended."""
     ended: frozenset[str] = frozenset()
@@ -109,6 +111,7 @@ TRINO = FieldMap(
     duration=(("statistics.wallTime", 1000.0), ("eventPayload.statistics.wallTime", 1000.0)),
     size=("statistics.physicalInputBytes", "eventPayload.statistics.physicalInputBytes"),
     inputs=("ioMetadata.inputs", "eventPayload.ioMetadata.inputs"),
+    plan=("metadata.plan", "eventPayload.metadata.plan"),
     state=("metadata.queryState", "eventPayload.metadata.queryState"),
     ended=_DONE,
     failed=("failureInfo", "eventPayload.failureInfo"),

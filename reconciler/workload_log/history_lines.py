@@ -16,6 +16,7 @@ from typing import Any
 from reconciler.table.times import DAY_MS, HOUR_MS
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.histories import FieldMap, Paths, has, recognised, value_of
+from reconciler.workload_log.join_ranges import join_ranges
 from reconciler.workload_log.line_fields import epoch_ms, event_time
 from reconciler.workload_log.scan_reports import statement_of
 
@@ -67,6 +68,8 @@ def translated(
     found["recordedBytes"] = amount(value_of(record, kind.size), 1.0)
     found["tableBytes"] = _inputs(value_of(record, kind.inputs))
     found["weight"] = _number(value_of(record, kind.weight))
+    plan = value_of(record, kind.plan)
+    found["joinRanges"] = join_ranges(plan) if isinstance(plan, str) else None
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -14,6 +14,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
+
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.tokenizer_core import TokenType
 
 from reconciler.workload_log.constants import Const, number, text_literal
 
@@ -104,3 +108,25 @@ def lift(sql: str) -> Lifted:
         return " " if sure else text
 
     return Lifted(_STEP.sub(step, sql), literals)
+
+
+def decimals_as_numbers(text: str, dialect: str) -> str:
+    """Replace DECIMAL '-1.5' by (-1.5), its value: the type follows from the digits.
+
+    sqlglot's tree does not distinguish it from CAST('-1.5' AS DECIMAL), whose scale is zero in most
+    engines. Raises SqlglotError.
+    """
+    if _MAYBE_DECIMAL.search(text) is None:
+        return text
+    pieces, done = [], 0
+    tokens = Dialect.get_or_raise(dialect or None).tokenize(text)
+    for kind, value in pairwise(tokens):
+        typed = kind.token_type == TokenType.DECIMAL and value.token_type == TokenType.STRING
+        if typed and _PLAIN_DECIMAL.fullmatch(value.text):
+            pieces += [text[done : kind.start], f"({value.text})"]
+            done = value.end + 1
+    return "".join([*pieces, text[done:]])
+
+
+_MAYBE_DECIMAL = re.compile(r"\b(?:DECIMAL|NUMERIC)\s*'", re.IGNORECASE)
+_PLAIN_DECIMAL = re.compile(PLAIN_DECIMAL)

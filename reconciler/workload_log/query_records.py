@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.queries.fragments import Fragment
 from reconciler.workload_log.identity import Identity, position
+from reconciler.workload_log.join_ranges import JoinRange
 from reconciler.workload_log.sql import Session, TableRead
 
 SCANS_PER_LINE = 256
@@ -41,6 +42,8 @@ class Record:
     """Whether its time has no zone, so that the default one was taken."""
     table_bytes: Mapping[str, int] = field(default_factory=dict)
     """Measured bytes by schema.table in lower case, for a query that reads several tables."""
+    joined: Sequence[JoinRange] = ()
+    """What its joins asked of tables while it ran, where the log has the plan."""
     reads: tuple[TableRead, ...] = ()
     """What its text reads of known tables; () until the text was analysed."""
 
@@ -60,11 +63,11 @@ def _with_measures(item: Fragment, event: Fragment) -> Fragment:
 def fragments_of(query: Record, occurrence: int) -> list[Fragment]:
     """Return one fragment per scan of the n-th execution with the query's key.
 
-    Events of one named query have the same fragments. Recorded bytes are assigned to the query's
-    single scan, or to the single scan of a table whose bytes the log has.
+    Events of one named query have the same fragments. The single scan of a table has the bytes that
+    the log has of the table, else a query's single scan those of the query.
     """
     alone = len(query.reads) == 1
-    by_table = {} if alone or not query.table_bytes else _bytes_by_table(query)
+    by_table = _bytes_by_table(query) if query.table_bytes else {}
     scans: Counter[str] = Counter()
     found = []
     for read in query.reads[:SCANS_PER_LINE]:
@@ -78,7 +81,7 @@ def fragments_of(query: Record, occurrence: int) -> list[Fragment]:
                 position=place,
                 weight=query.weight,
                 engine=query.engine or read.fragment.engine,
-                recorded_bytes=query.recorded_bytes if alone else by_table.get(uuid),
+                recorded_bytes=by_table.get(uuid, query.recorded_bytes if alone else None),
                 duration_ms=query.duration_ms,
             )
         )

@@ -10,16 +10,14 @@ import datetime as dt
 import logging
 import re
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import OptimizeError, SqlglotError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.schema import MappingSchema
-from sqlglot.tokenizer_core import TokenType
 
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import TRUE, fields_of
@@ -48,7 +46,8 @@ from reconciler.workload_log.conditions import bind
 from reconciler.workload_log.constants import Binding, Const
 from reconciler.workload_log.early_stop import skipped_to, stops_early
 from reconciler.workload_log.identity import SOURCE
-from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
+from reconciler.workload_log.join_ranges import JoinRange, with_ranges
+from reconciler.workload_log.lift import decimals_as_numbers, lift
 from reconciler.workload_log.parameters import with_question_marks
 from reconciler.workload_log.prepared import immediate
 from reconciler.workload_log.scans import Path, Scan, folded, scans_of
@@ -151,11 +150,16 @@ class SqlReader:
         self._size = 0
 
     def extract(
-        self, sql: str, event_ms: int, session: Session = Session()
+        self,
+        sql: str,
+        event_ms: int,
+        session: Session = Session(),
+        joined: Sequence[JoinRange] = (),
     ) -> list[TableRead] | Skipped:
         """Return what a query reads of known tables, one item for each scan; Skipped if it reads
         none. A table in a text that is not understood counts as fully scanned. event_ms: time of
-        the query in epoch milliseconds, for which now() stands."""
+        the query in epoch milliseconds, for which now() stands. joined: what its joins asked of
+        tables while it ran."""
         if _OWN.search(sql):
             return Skipped(skip_reasons.OWN_JOB)
         sql = immediate(sql, self.dialect)
@@ -176,7 +180,7 @@ class SqlReader:
             TableRead(
                 scan.table, _fragment(scan, columns, binding, engine), unknown=template.unknown
             )
-            for scan, columns in template.scans
+            for scan, columns in with_ranges(template.scans, joined)
         ] + [
             TableRead(
                 table, _full_scan(table, event_ms, engine, merged=table.uuid in merged),
@@ -392,28 +396,6 @@ def _full_scan(table: KnownTable, event_ms: int, engine: str, *, merged: bool) -
         SOURCE, 0, table.uuid, TRUE, (), (), everything, 1.0, event_ms, engine, full_scan=True,
         merged=merged,
     )  # fmt: skip
-
-
-def decimals_as_numbers(text: str, dialect: str) -> str:
-    """Replace DECIMAL '-1.5' by (-1.5), its value: the type follows from the digits.
-
-    sqlglot's tree does not distinguish it from CAST('-1.5' AS DECIMAL), whose scale is zero in most
-    engines. Raises SqlglotError.
-    """
-    if _MAYBE_DECIMAL.search(text) is None:
-        return text
-    pieces, done = [], 0
-    tokens = Dialect.get_or_raise(dialect or None).tokenize(text)
-    for kind, value in pairwise(tokens):
-        typed = kind.token_type == TokenType.DECIMAL and value.token_type == TokenType.STRING
-        if typed and _PLAIN_DECIMAL.fullmatch(value.text):
-            pieces += [text[done : kind.start], f"({value.text})"]
-            done = value.end + 1
-    return "".join([*pieces, text[done:]])
-
-
-_MAYBE_DECIMAL = re.compile(r"\b(?:DECIMAL|NUMERIC)\s*'", re.IGNORECASE)
-_PLAIN_DECIMAL = re.compile(PLAIN_DECIMAL)
 
 
 def _check_lifted(statements: list[exp.Expr], literals: dict[str, Const]) -> None:

@@ -190,7 +190,7 @@ class SqlLogImport:
             pending.skip(reason, number)
             return
         try:
-            found = self.reader.extract(sql, record.event_ms, record.session)
+            found = self.reader.extract(sql, record.event_ms, record.session, record.joined)
         except ReconcilerError:  # a catalog that does not answer: the query is read next time
             raise
         except Exception as error:  # a bug in reading one query must not stop the import
@@ -203,7 +203,7 @@ class SqlLogImport:
             return
         if any(read.note == skip_reasons.UNPARSABLE for read in found):
             pending.unparsed(sql, number)
-        record.sql, record.reads = "", tuple(found)
+        record.sql, record.joined, record.reads = "", (), tuple(found)
         pending.queries.append(record)
         pending.size += len(sql)
 
@@ -250,6 +250,7 @@ class SqlLogImport:
             identity_of(query_id(body), event_ms, sql, names_of(body)),
             zoneless,
             body.get("tableBytes", {}) if self.kind is not OWN else {},
+            body.get("joinRanges", ()) if self.kind is not OWN else (),
         )
 
     def _session(self, body: dict[str, Any]) -> Session:
