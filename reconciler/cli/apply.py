@@ -57,6 +57,13 @@ Yes = Annotated[bool, typer.Option("--yes", help="Approve the one plan shown.")]
 AutoApprove = Annotated[
     bool, typer.Option("--auto-approve", help="Approve every plan of this run.")
 ]
+MachineGone = Annotated[
+    bool,
+    typer.Option(
+        "--machine-gone",
+        help="The machine of an earlier run on TABLE is gone: its budget counts as of now.",
+    ),
+]
 
 
 def apply(
@@ -73,6 +80,7 @@ def apply(
     engine: Engine = None,
     timeout: Timeout = 30.0,
     quiet: Quiet = False,
+    machine_gone: MachineGone = False,
 ) -> None:
     """Carry out a plan: rewrite, verify, commit; then observe again."""
     from reconciler.cli.following import given
@@ -80,7 +88,7 @@ def apply(
     from reconciler.spark.session.stop import stop_signals
 
     jobs, actor = _jobs(what, file or [], catalog, select or [], exclude or [], timeout, shared)
-    actor.engine = engine
+    actor.engine, actor.machine_gone = engine, machine_gone and _of_one_table(what)
     ended: list[_Ended] = []
     try:
         with stop_signals(_say_that_it_stops) as should_stop:
@@ -104,6 +112,17 @@ def apply(
 
 def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Act")(apply)
+
+
+def _of_one_table(what: str | None) -> bool:
+    from reconciler.errors import UserError
+
+    if what is None:
+        raise UserError(
+            "--machine-gone needs a table: runs on others may go on",
+            do="name the table whose run was lost with its machine",
+        )
+    return True
 
 
 def _say_that_it_stops() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,6 +24,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.loop.engines import CommitTarget, asked_engine, engine_for, require_engine
 from reconciler.loop.propose import PlanOnTable
 from reconciler.loop.reader import RUN_TIMES, Reader, ratios, rho_key
+from reconciler.loop.reservations import fenced_runs
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.plan.ledger import LedgerEntry, Reservation, charged, may_live, times_of
@@ -52,6 +54,8 @@ class LocalActor(Reader):
     """A session to use, which the caller closes; without one, a session is started when needed."""
     engine: EngineType | None = None
     """Who carries plans out, by an option; None if that is left to documents."""
+    machine_gone: bool = False
+    """Whether a person says that the machines of earlier runs are gone."""
     default_engine: ClassVar[EngineType] = EngineType.AUTO
     """Where neither option nor document says who."""
     _started: bool = False
@@ -130,7 +134,7 @@ class LocalActor(Reader):
         self, step: Step, observation: Observation, on_event: Callable[[Event], None]
     ) -> int:
         """Settle what earlier attempts on the table left open, and record the end of runs that were
-        killed; return the number of attempts.
+        killed, or whose machine is said to be gone; return the number of attempts.
 
         It reads the ledger once, and starts an engine only if something was left.
         """
@@ -138,6 +142,8 @@ class LocalActor(Reader):
         if self.store.open_intents(observation.uuid):
             count = self._settle_attempts(step, observation, on_event)
         self._end_dead_runs(observation.uuid)
+        if self.machine_gone:
+            self._end_fenced_runs(observation.uuid, on_event)
         return count
 
     def _settle_attempts(
@@ -180,6 +186,24 @@ class LocalActor(Reader):
             elif held is not None and may_live(held, dt.datetime.now(dt.UTC)):
                 self.store.end_run(held)
             lease.leave(table_uuid, run.reservation)
+
+    def _end_fenced_runs(self, table_uuid: str, on_event: Callable[[Event], None]) -> None:
+        """Record the end of runs that can commit nothing more. They count in full as of now.
+
+        Raises BlockedError while a run of this machine works on the table.
+        """
+        from reconciler.engines.schedule.lease import holding
+
+        with holding(self.store.lease(), table_uuid, f"end-{uuid.uuid4().hex}"):
+            if self.store.open_intents(table_uuid):
+                return
+            held = self.store.reservations(table_uuid)  # first: what is settled meanwhile stays so
+            found = fenced_runs(held, self.store.ledger(table_uuid), dt.datetime.now(dt.UTC))
+            for one in found:
+                self.store.end_run(one)
+        ids = ", ".join(sorted({one.plan_id for one in found}))
+        what = f"the run of plan {ids} counts as ended now" if found else "no run is to be ended"
+        on_event(Event("ended", f"--machine-gone: {what}"))
 
     def record_times(self, admitted: Sequence[PlannedAction], result: ExecutionResult) -> None:
         """Keep the times of the last runs; a failure is ignored, as that of a measurement."""

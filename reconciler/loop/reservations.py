@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,8 +11,8 @@ from typing import Protocol
 
 from reconciler.loop.propose import PlanOnTable
 from reconciler.plan.budget import Charge, Gate, admitted_by
-from reconciler.plan.execution import Used
-from reconciler.plan.ledger import Reservation
+from reconciler.plan.execution import Used, attempt_started_ms
+from reconciler.plan.ledger import LedgerEntry, Reservation, may_live
 from reconciler.plan.plan import PlannedAction
 from reconciler.plan.prediction import total
 
@@ -100,3 +101,23 @@ def reservation_for(
         rewrite_bytes=predicted.bytes_in,
         cpu_seconds=predicted.cpu_seconds,
     )
+
+
+def fenced_runs(
+    reservations: Sequence[Reservation], entries: Sequence[LedgerEntry], now: dt.datetime
+) -> list[Reservation]:
+    """Return the open reservations of a table whose run may live, and can commit nothing that it
+    had begun. Call it after every open attempt on the table was settled.
+
+    A run that has begun no attempt is not among them, because nothing fences it. Nor is that of a
+    Job, whose end the operator sees. entries: of the table.
+    """
+    begun = [(entry.plan_id, attempt_started_ms(entry.outcome.attempt_id)) for entry in entries]
+    return [
+        held
+        for held in reservations
+        if not held.settled
+        and may_live(held, now)
+        and not held.id.startswith(held.plan_id)
+        and any(plan == held.plan_id and at is not None and at >= held.at_ms for plan, at in begun)
+    ]

@@ -291,5 +291,6 @@ def held_text(state: BudgetState, what: str) -> str:
         return f"a run that was killed holds {what} {until}"
     return (
         f"{who} holds {what} {until} at the latest; "
-        "if it was killed, apply on its table from the same machine records its end"
+        "if it was killed, apply on its table from the same machine records its end, and with "
+        "--machine-gone from any other one"
     )

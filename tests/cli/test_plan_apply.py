@@ -746,6 +746,9 @@ def test_apply_reports_its_snapshots_and_no_step_where_nothing_was_to_do(cli, sc
     assert code == 0, err
     report, head = json.loads(out), str(scattered.refresh().current_snapshot().snapshot_id)
     assert (report["state"], report["steps"], report["snapshotId"]) == ("Converged", [], head)
+    assert cli("apply", "-f", idle, "--yes", "--machine-gone")[0] == 1, "it names no table"
+    _, _, err = cli("apply", name_of(scattered), "-f", idle, "--yes", "--machine-gone")
+    assert "--machine-gone" in err
     held = policy_file(tmp_path / "held.yaml", scattered, **declared("day", suspend=True))
     code, out, _ = cli("apply", name_of(scattered), "-f", held, "--yes", "-o", "json")
     (step,) = json.loads(out)["steps"]

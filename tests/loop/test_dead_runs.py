@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.commit import fence
 from reconciler.engines.schedule.run import Reading
+from reconciler.errors import BlockedError
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.reservations import extending
 from reconciler.plan.budget import Budget, Gate, budget_state
-from reconciler.plan.execution import CONFLICT, Intent, Outcome, Used
+from reconciler.plan.execution import CONFLICT, Event, Intent, Outcome, Used
 from reconciler.plan.ledger import LONGEST_RUN, Reservation, charged
 from reconciler.state import lease
 from reconciler.state.state import StateStore
@@ -86,6 +88,40 @@ def test_a_run_whose_process_may_live_keeps_what_it_reserved(
     actor._end_dead_runs(TABLE)
     (kept,) = actor.store.reservations(TABLE)
     assert (kept.settled, kept.ended_ms) == (False, None)
+
+
+def test_a_run_whose_machine_is_gone_ends_once_it_is_fenced(
+    tmp_path: Path, machine: Machine
+) -> None:
+    """Its processes cannot be seen. Of four runs, the first has begun an attempt that is open, the
+    second one that is settled, the third none, and the last is the operator's."""
+    actor, events = actor_in(tmp_path), list[Event]()
+    job = replace(reservation(4, 1_000), id="p-4-1-abc")
+    for one in (*(reservation(number, 1_000) for number in (1, 2, 3)), job):
+        actor.reserve(one)
+    working = actor.store.lease()
+    working.acquire(TABLE, "a-1")
+    for number in (1, 2, 4):
+        name = f"p-{number}-{time.time_ns() // 1000:x}-1"
+        opened = Intent(TABLE, ("t",), f"p-{number}", name, 0, (), 1, "", (), ())
+        actor.store.record_intent(opened)
+        if number != 1:
+            actor.store.record_outcomes(opened, (fence.closed(opened),))
+    machine.running = 1
+
+    def ended() -> list[str]:
+        actor._end_fenced_runs(TABLE, events.append)
+        return [one.id for one in actor.store.reservations(TABLE) if one.ended_ms is not None]
+
+    with pytest.raises(BlockedError):
+        ended()
+    working.release()
+    assert ended() == []
+    for open_ in actor.store.open_intents(TABLE):
+        actor.store.record_outcomes(open_, (fence.closed(open_),))
+    assert ended() == ["r1", "r2"]
+    assert held(actor) == 4_000
+    assert [event.phase for event in events] == ["ended"]
 
 
 @dataclass
