@@ -29,6 +29,10 @@ InLeaves = tuple[Int64, Int64, Bool, Bool]
 """Per leaf of a tree the least and the greatest rank of a column that it may hold, and whether it
 may hold NULL, and NaN."""
 
+PARTS = 4
+"""Parts of the sample that show how ranges grow with the number of rows: halves and quarters. Each
+PARTS-th row is of one part."""
+
 MIN_SLICE_ROWS = 8
 """Sampled rows that a simulated file or row group has at least."""
 
@@ -156,6 +160,11 @@ class Slices:
     def ends(self) -> Int64:
         return self.starts + self.rows
 
+    @cached_property
+    def doublings(self) -> Float64:
+        """Return how often the sampled rows of each slice double until they are all of its rows."""
+        return np.log2(np.maximum(self.records / np.maximum(self.rows, 1), 1.0))
+
     @property
     def each(self) -> Float64:
         """Return the table's rows of one real file or row group."""
@@ -163,13 +172,15 @@ class Slices:
 
 
 def reduced(
-    reduce: np.ufunc, values: npt.NDArray[Any], beyond: float, ends: Int64
+    reduce: np.ufunc, values: npt.NDArray[Any], beyond: float, ends: Int64 | None
 ) -> npt.NDArray[Any]:
     """Reduce values over slices, which may overlap, along the last axis.
 
     values: of what is between two edges, at which all slices begin and end. beyond: changes no
     result. ends: as `Pieces.ends` has them.
     """
+    if ends is None:
+        return values
     padding = np.full((*values.shape[:-1], 1), beyond, dtype=values.dtype)
     padded = np.concatenate((values, padding), axis=-1)  # an end may be behind the last edge
     found: npt.NDArray[Any] = reduce.reduceat(padded, ends, axis=-1)
@@ -204,13 +215,28 @@ class Pieces:
         )
 
     @cached_property
-    def ends(self) -> tuple[Int64, Int64]:
-        """Return the edges at which files begin, and row groups, each followed by where it ends."""
-        files, groups = (
-            np.searchsorted(self.edges, np.stack((one.starts, one.ends), axis=1).reshape(-1))
-            for one in (self.files, self.groups)
+    def ends(self) -> tuple[Int64 | None, Int64 | None]:
+        """Return the edges at which files begin, and row groups, each followed by where it ends;
+        None where each is what is between two edges."""
+        return self._ends_of(self.files), self._ends_of(self.groups)
+
+    def _ends_of(self, slices: Slices) -> Int64 | None:
+        if np.array_equal(slices.starts, self.edges):
+            return None
+        return np.searchsorted(
+            self.edges, np.stack((slices.starts, slices.ends), axis=1).reshape(-1)
         )
-        return files, groups
+
+    @cached_property
+    def parts(self) -> list[tuple[Int64, Int64]]:
+        """Return, for each part of the sample, where the pieces between two edges begin among its
+        rows, and which pieces those are; without pieces that have no row of the part."""
+        found, ends = list[tuple[Int64, Int64]](), np.append(self.edges[1:], self.groups.ends.max())
+        for part in range(PARTS):
+            first, last = ((PARTS - 1 - part + each) // PARTS for each in (self.edges, ends))
+            filled = np.flatnonzero(last > first)
+            found.append((first[filled], filled))
+        return found
 
 
 def cut(rows: Arrangement, sizes: Sequence[Sizes], per_row: Sequence[float]) -> Pieces:

@@ -37,8 +37,10 @@ class LeafLimits:
     field: int
     """Field id of the column."""
 
-    def over(self, ends: Int64) -> LeafLimits:
+    def over(self, ends: Int64 | None) -> LeafLimits:
         """Return the same for slices. ends: among the edges, as `Pieces.ends` has them."""
+        if ends is None:
+            return self
         return replace(
             self,
             low=reduced(np.minimum, self.low, FAR, ends),

@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.simulate.arrangement import Arrangement, Pieces, Slices, reduced
+from reconciler.advisor.simulate.arrangement import PARTS, Arrangement, Pieces, Slices, reduced
 from reconciler.advisor.simulate.leaves import LeafLimits, leaf_limits
 from reconciler.advisor.simulate.missing import NAN, NULL, between, counts, held
 from reconciler.advisor.simulate.pool import PoolColumn
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, Float64, Int64
-
-PARTS = 4
-"""Parts of the sample that show how ranges grow with the number of rows: halves and quarters."""
 
 EVEN = 0.5
 """What a doubling of the rows adds to a range of even values, of what the last doubling added."""
@@ -33,17 +30,14 @@ def zone_maps(
     NaN.
     """
     column, ranks = rows.pool.columns[field], rows.ranks[field]
+    lowest, classes = ranks, None
+    if not column.missing.only_values:
+        lowest = np.where(ranks < 0, np.int32(len(column.distinct)), ranks)
+        classes = counts(column.missing, rows.order, rows.weight, made.edges)
     between = _Extremes(
-        _in_parts(
-            np.minimum,
-            np.where(ranks < 0, np.int32(len(column.distinct)), ranks),
-            np.iinfo(np.int32).max,
-            made.edges,
-        ),
-        _in_parts(np.maximum, ranks, -1, made.edges),
-        None
-        if column.missing.only_values
-        else counts(column.missing, rows.order, rows.weight, made.edges),
+        _in_parts(np.minimum, lowest, np.iinfo(np.int32).max, made),
+        _in_parts(np.maximum, ranks, -1, made),
+        classes,
     )
     lead = rows.ordering.lead
     direction = lead.direction if lead is not None and lead.field_id == field else ""
@@ -74,7 +68,7 @@ class _Extremes:
     classes: Float64 | None
     """What `missing.counts` returns for a piece; None for a column of values alone."""
 
-    def over(self, ends: Int64) -> _Extremes:
+    def over(self, ends: Int64 | None) -> _Extremes:
         """Return the same for slices. ends: among the edges, as `Pieces.ends` has them."""
         classes = self.classes
         return _Extremes(
@@ -85,15 +79,13 @@ class _Extremes:
 
 
 def _in_parts(
-    reduce: np.ufunc, values: npt.NDArray[np.int32], none: int, edges: Int64
+    reduce: np.ufunc, values: npt.NDArray[np.int32], none: int, made: Pieces
 ) -> npt.NDArray[np.int32]:
     """Reduce the values of each part of the sample between edges, int32[parts, edges]. none: where
     a part has no row."""
-    found = np.full((PARTS, len(edges)), none, dtype=np.int32)
-    for part in range(PARTS):
-        own, first = values[part::PARTS], -((part - edges) // PARTS)
-        filled = np.diff(np.append(first, len(own))) > 0
-        found[part, filled] = reduce.reduceat(own, first[filled])
+    found = np.full((PARTS, len(made.edges)), none, dtype=np.int32)
+    for part, (first, filled) in enumerate(made.parts):
+        found[part, filled] = reduce.reduceat(values[part::PARTS], first)
     return found
 
 
@@ -141,8 +133,7 @@ def _widened(
     the key as errors do. It is a mean over the slices of one size, because a single slice has few
     rows. Steps are counted in sampled rows, because values are rare at the ends of most columns.
     """
-    below, top = column.below, len(column.distinct) - 1
-    more = np.log2(np.maximum(slices.records / np.maximum(slices.rows, 1), 1.0))
+    below, top, more = column.below, len(column.distinct) - 1, slices.doublings
     ends = []
     for sign, reduce, parts in ((-1, np.minimum, found.low), (1, np.maximum, found.high)):
         known = np.where((parts >= 0) & (parts <= top), parts, reduce.reduce(parts, axis=0))
@@ -153,9 +144,10 @@ def _widened(
         sizes = [np.bincount(slices.size, weights=each) for each in (step, before)]
         share = np.clip(sizes[0] / np.maximum(sizes[1], 1.0), EVEN, 1.0 - 1e-9)[slices.size]
         ends.append(sign * (whole + widening * step * share * (1.0 - share**more) / (1.0 - share)))
-    middle = (below[:-1] + below[1:]) / 2.0
-    low = np.minimum(np.searchsorted(middle, ends[0], side="left"), top)
-    return low, np.maximum(np.searchsorted(middle, ends[1], side="right") - 1, low)
+    middles, most = column.middles, len(column.middles) - 1
+    first, last = np.ceil(2.0 * ends[0]), np.floor(2.0 * ends[1]) + 1.0
+    low = np.minimum(middles[np.clip(first, 0, most).astype(np.int64)], top)
+    return low, np.maximum(middles[np.clip(last, 0, most).astype(np.int64)] - 1, low)
 
 
 def _at_end(values: Array, where: npt.NDArray[np.bool_], exact: object | None) -> Array:
