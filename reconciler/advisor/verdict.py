@@ -55,6 +55,6 @@ def action_of(situation: Situation, item: Chosen) -> Rewrite:
         "target_bytes": item.candidate.target_configured or settings.target_bytes,
         "row_group_bytes": item.candidate.row_group_configured or settings.row_group_bytes,
         "block_column": block_column_of(situation, item.candidate.ordering),
-        "inputs": tuple(sorted(str(path) for path in table.path[rows])),
+        "inputs": table.sorted_paths(rows),
     }
     return item.kind(**{**given, **item.moved})

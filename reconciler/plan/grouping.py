@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.table.filetable import Array, Bool, FileTable, Float64, Int64
+from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Float64, Int64
 from reconciler.table.permutations import inverse_permutation
 from reconciler.table.row_group_bytes import output_files
+from reconciler.table.scales import scale_of
 from reconciler.table.schema import SortColumn
 from reconciler.table.stable_order import order_of, ranks
 
@@ -70,9 +71,16 @@ def extents(table: FileTable, key: tuple[SortColumn, ...]) -> Extents:
         return unbounded(arrivals(table), table.bytes)
     known: dict[int, Extents] = table.derived.setdefault("extents", {})
     if column.field_id not in known:
-        ends = column.lower, column.upper, column.bounded
-        known[column.field_id] = by_bounds(arrivals(table), table.bytes, *ends)
+        known[column.field_id] = _of_column(table, column)
     return known[column.field_id]
+
+
+def _of_column(table: FileTable, column: ColumnBounds) -> Extents:
+    bounded, arrival = column.bounded, arrivals(table)
+    if not bounded.all():
+        return by_bounds(arrival, table.bytes, column.lower, column.upper, bounded)
+    scale = scale_of(column)  # the same ranks
+    return Extents(arrival, table.bytes, scale.low, scale.high, bounded)
 
 
 def by_bounds(

@@ -14,6 +14,7 @@ import numpy as np
 
 from reconciler.table.cut_tree import LEAF, Cut, Tree, codes_of_values
 from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Int64
+from reconciler.table.scales import Scale, scale_of
 
 SLACK = 2.0
 """Leaves that a file may meet, in those that its share of the rows comes to: bounds of long texts
@@ -66,6 +67,14 @@ class Ends(NamedTuple):
     """Whether both are known."""
     only_null: Bool
     """Whether every value is NULL."""
+    scale: Scale | None = None
+    """The places of both, if all are known."""
+
+
+def all_ends(column: ColumnBounds) -> Ends:
+    """Return the bounds of all files of a table."""
+    ends = ends_of(column, np.arange(len(column.lower)))
+    return ends._replace(scale=scale_of(column)) if ends.known.all() else ends
 
 
 def ends_of(column: ColumnBounds, files: Int64) -> Ends:
@@ -145,7 +154,10 @@ def _codes(ends: Ends, cuts: Sequence[Cut]) -> tuple[Int64, Int64]:
     low = np.zeros(len(ends.known), dtype=np.int64)
     high = np.where(ends.only_null, 0, len(cuts)).astype(np.int64)
     known = np.flatnonzero(ends.known)
-    if len(known):
+    if ends.scale is not None and len(known):
+        codes = codes_of_values(cuts, ends.scale.distinct)
+        low, high = codes[ends.scale.low], codes[ends.scale.high]
+    elif len(known):
         low[known] = codes_of_values(cuts, ends.lower[known])
         high[known] = codes_of_values(cuts, ends.upper[known])
     return low, high

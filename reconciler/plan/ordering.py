@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from reconciler.plan import grouping
 from reconciler.plan.grouping import Extents, Grouping
-from reconciler.plan.leaf_drift import ends_of, leaves_between
+from reconciler.plan.leaf_drift import all_ends, leaves_between
 from reconciler.table.cut_tree import Tree, leaves_of_ranks, tree_of
 from reconciler.table.filetable import Array, FileTable, Int64
 from reconciler.table.hilbert import hilbert_index
@@ -234,9 +234,8 @@ class CutTree(Ordering):
         return known[self.tree.name]
 
     def _extents(self, table: FileTable) -> Extents:
-        every = np.arange(len(table), dtype=np.int64)
         ends = {
-            field: ends_of(table.columns[field], every)
+            field: all_ends(table.columns[field])
             for field in self.tree.of_column
             if field in table.columns
         }

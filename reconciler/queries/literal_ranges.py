@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from reconciler.queries.predicate import Literal
 from reconciler.queries.predicate_batch import CHUNK_CELLS, SlotLiterals, Test
-from reconciler.table.filetable import Array, Bool
+from reconciler.table.filetable import Array, Bool, Int64
+from reconciler.table.scales import Scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,26 +117,32 @@ def _band_of(op: str, values: Array, over: Intervals) -> Test:
     return band_of(op, values, over).test
 
 
-def band_of(op: str, values: Array, over: Intervals) -> Band:
-    """Return a comparison with the literals, whose operation is =, <, <=, > or >=."""
+def band_of(op: str, values: Array, over: Intervals, scale: Scale | None = None) -> Band:
+    """Return a comparison with the literals, whose operation is =, <, <=, > or >=. scale: of the
+    intervals' ends, if it is known."""
     ordered = np.sort(values)
     rank, size = np.searchsorted(ordered, values), len(ordered)
     first = last = None
     if op in ("<", "<=", "="):
         side = "right" if op == "<" else "left"
-        first = _placed(ordered, over.lower, over.has_lower, side, missing=0)
+        lower, at = (over.lower, None) if scale is None else (scale.distinct, scale.low)
+        first = _placed(ordered, lower, over.has_lower, side, missing=0, at=at)
         first[over.valueless] = size + 1
     if op in (">", ">=", "="):
         side = "left" if op == ">" else "right"
-        last = _placed(ordered, over.upper, over.has_upper, side, missing=size)
+        upper, at = (over.upper, None) if scale is None else (scale.distinct, scale.high)
+        last = _placed(ordered, upper, over.has_upper, side, missing=size, at=at)
         last[over.valueless] = 0
     return Band(rank.reshape(-1), first, last, size)
 
 
-def _placed(ordered: Array, bound: Array, has: Bool, side: str, missing: int) -> Array:
+def _placed(
+    ordered: Array, bound: Array, has: Bool, side: str, missing: int, at: Int64 | None = None
+) -> Array:
     """Return how many of the ordered literals are below the bound (side left) or up to it (side
-    right)."""
+    right). at: which of `bound` each is, if they are not one for one."""
     place = np.searchsorted(ordered, bound, side=side)  # type: ignore[call-overload]
+    place = place if at is None else place[at]
     place[~has] = missing
     return place
 

@@ -20,6 +20,7 @@ from reconciler.queries.predicate_batch import Leaf, SlotLiterals, leaf_of
 from reconciler.queries.pruning import intervals_of, partitions_of
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Float64, Int64
+from reconciler.table.scales import Scale, scale_of
 from reconciler.table.values import Kind
 
 BELOW, ABOVE = ("<", "<="), (">", ">=")
@@ -157,12 +158,18 @@ class _Ends:
     """int64[files], the number of ends below the end of a file."""
 
     @classmethod
-    def of(cls, points: Float64, low: Float64, end: Float64) -> _Ends:
-        points = np.clip(points, 0.0, end.max(initial=1.0))  # sums keep no digits for ends far away
+    def of(cls, points: Float64, scale: Scale, origin: float, even: Bool, most: float) -> _Ends:
+        """scale: of the bounds, of which those of files that are not even have no meaning. origin:
+        the value from which points are counted. most: the greatest end of a file."""
+        points = np.clip(points, 0.0, most)  # sums keep no digits for ends far away
         order = np.argsort(points, kind="stable")
-        ordered = points[order]
-        rank, first, last = (np.searchsorted(ordered, one) for one in (points, low, end))
-        return cls(points, order, rank, first, last)
+        ordered, values = points[order], scale.distinct.astype(np.float64) - origin
+        first, last = (np.searchsorted(ordered, one) for one in (values, values + 1.0))
+        return cls(
+            points, order, np.searchsorted(ordered, points),
+            np.where(even, first[scale.low], np.searchsorted(ordered, 0.0)),
+            np.where(even, last[scale.high], np.searchsorted(ordered, 1.0)),
+        )  # fmt: skip
 
     def of_files(self, own: Float64, files: Covered) -> Float64:
         size, each = len(self.points), own * files.slope
@@ -181,9 +188,10 @@ class _Ends:
         return count[-1] - last + inside * files.slope
 
 
-def range_reads(demand: Shape, table: FileTable) -> RangeReads | None:
+def range_reads(demand: Shape, table: FileTable, *, real: bool = False) -> RangeReads | None:
     """Return which files each query reads, None where the shape asks for something else than a
-    range, or a file could be beyond both ends of one at once."""
+    range, or a file could be beyond both ends of one at once. real: whether the files exist, so
+    that other shapes are asked of the same bounds."""
     asked = _range_of(demand.predicate, table)
     if asked is None or (table.records < 0).any() or not _ordered(asked, demand.literals):
         return None
@@ -195,7 +203,8 @@ def range_reads(demand: Shape, table: FileTable) -> RangeReads | None:
         if not _sound(over):
             return None
         valued = valued & ~over.valueless
-        bands[leaf] = band_of(leaf.op, np.asarray(demand.literals[leaf.slot]), over)
+        scale = scale_of(asked.column) if real else None
+        bands[leaf] = band_of(leaf.op, np.asarray(demand.literals[leaf.slot]), over, scale)
     below, above = (None if one is None else bands[one] for one in (asked.below, asked.above))
     return RangeReads(below, above, valued, asked, demand.literals)
 
@@ -264,12 +273,13 @@ def _covered(asked: _Range, literals: Sequence[SlotLiterals], valued: Bool) -> C
     even &= (end - low) >= NARROW * end.max(initial=1.0)
     low, end = np.where(even, low, 0.0), np.where(even, end, 1.0)
     begins = stops = None
+    among = scale_of(column), origin, even, float(end.max(initial=1.0))
     if asked.above is not None:
         values = np.asarray(literals[asked.above.slot]).astype(np.float64)
-        begins = _Ends.of(values - origin + (asked.above.op == ">"), low, end)
+        begins = _Ends.of(values - origin + (asked.above.op == ">"), *among)
     if asked.below is not None:
         values = np.asarray(literals[asked.below.slot]).astype(np.float64)
-        stops = _Ends.of(values - origin + (asked.below.op in ("<=", "=")), low, end)
+        stops = _Ends.of(values - origin + (asked.below.op in ("<=", "=")), *among)
     if begins is not None and stops is not None and (begins.points > stops.points).any():
         return None
     return Covered(low, end, begins, stops, even)

@@ -56,7 +56,7 @@ class ShapeReading:
 def read_shape(view: TableView, demand: Shape) -> ShapeReading:
     """Return the read cost of every query of a shape, and per file the savings over the horizon."""
     if len(view.files) * len(demand) >= MANY_CELLS and demand.prunable:
-        reads = range_reads(demand, view.files)
+        reads = range_reads(demand, view.files, real=True)
         if reads is not None and reads.covered is not None:
             return _read_by_range(view, demand, reads, reads.covered)
     return _read_by_cell(view, demand, projected_bytes(view.files, demand.projection))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, Float64, Int64
-from reconciler.table.stable_order import ranks
+from reconciler.table.scales import scale_of
 from reconciler.table.values import Kind
 
 ALIKE = 0.9
@@ -40,10 +40,10 @@ def nearest(columns: Sequence[ColumnBounds], pieces: Int64, owners: Int64) -> In
         known = bounds.bounded
         differ = known[pieces][:, None] != known[owners][None, :]
         both = known[pieces][:, None] & known[owners][None, :]
-        for side in (bounds.lower, bounds.upper):
-            rank = ranks(side)
-            place = (rank / max(rank.max(initial=0), 1)).astype(np.float32)
-            apart = np.abs(place[pieces][:, None] - place[owners][None, :])
+        for rank in scale_of(bounds).ranks:
+            most = max(rank.max(initial=0), 1)
+            mine, theirs = ((rank[some] / most).astype(np.float32) for some in (pieces, owners))
+            apart = np.abs(mine[:, None] - theirs[None, :])
             distance += np.where(both, apart, 2 * differ)  # a piece without values provides none
     distance[pieces[:, None] == owners[None, :]] = -1.0
     return distance.argmin(axis=1)

@@ -27,7 +27,7 @@ UNKNOWN = -1
 """A count or size that the metadata does not hold. Never shown as 0."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ColumnBounds:
     """Zone map of one column over n files or row groups. Arrays have shape [n]."""
 
@@ -61,6 +61,11 @@ class ColumnBounds:
     @property
     def bounded(self) -> Bool:
         return self.has_lower & self.has_upper
+
+    @cached_property
+    def derived(self) -> dict[str, Any]:
+        """Cache of values derived from these bounds; they never change."""
+        return {}
 
     def take(self, index: Array) -> ColumnBounds:
         return ColumnBounds(
@@ -151,7 +156,16 @@ class FileTable:
     @cached_property
     def row_of(self) -> dict[str, int]:
         """Return the row of each file by its path."""
-        return {path: row for row, path in enumerate(self.path)}
+        return dict(zip(self.path.tolist(), range(len(self)), strict=True))
+
+    def sorted_paths(self, rows: Int64) -> tuple[str, ...]:
+        """Return the sorted paths of these files, kept while the same files are asked for."""
+        key = rows.tobytes()
+        known: tuple[bytes, tuple[str, ...]] | None = self.derived.get("paths")
+        if known is None or known[0] != key:
+            known = key, tuple(sorted(self.path[rows].tolist()))
+            self.derived["paths"] = known
+        return known[1]
 
     @property
     def total_bytes(self) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 
 from reconciler.format import plural
 from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Float64, Int64
+from reconciler.table.scales import scale_of
 from reconciler.table.schema import Field
 from reconciler.table.stable_order import distinct_ranks
 from reconciler.table.values import Kind
@@ -145,11 +146,15 @@ def value_ranges(column: ColumnBounds) -> Ranges:
         upper = np.where(column.truncated, np.where(prefix > lower, prefix, lower), upper)
     elif column.kind is Kind.FLOAT:
         known = known & ~np.isnan(lower) & ~np.isnan(upper)
-    filler = lower[np.flatnonzero(known)[:1]]
-    filler = filler[0] if len(filler) else np.zeros(1, dtype=lower.dtype)[0]
-    ends = np.concatenate((np.where(known, lower, filler), np.where(known, upper, filler)))
-    distinct, rank = distinct_ranks(ends)
-    first, last = np.split(rank, 2)
+    if known.all() and upper is column.upper:
+        scale = scale_of(column)
+        distinct, first, last = scale.distinct, scale.low, scale.high
+    else:
+        filler = lower[np.flatnonzero(known)[:1]]
+        filler = filler[0] if len(filler) else np.zeros(1, dtype=lower.dtype)[0]
+        ends = np.concatenate((np.where(known, lower, filler), np.where(known, upper, filler)))
+        distinct, rank = distinct_ranks(ends)
+        first, last = np.split(rank, 2)
     single = known & (first == last)
     other = (column.nulls > 0) | (column.nans > 0) | column.truncated
     return Ranges(first, np.maximum(first, last), known, single, single & ~other, _place(distinct))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from urllib.parse import unquote
 
 import numpy as np
@@ -21,6 +21,9 @@ _START = re.compile(r"^(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?")
 _LOCAL = re.compile(r"^(file:(//(localhost)?)?)?/", re.IGNORECASE)
 MOST_DECODINGS = 4
 """Times that a path is percent-decoded: writers and file systems encode a name once each."""
+
+DROPPED = "\n\t\r"
+"""What parsers of URLs drop from a path."""
 
 
 def key_of(path: str) -> str:
@@ -64,10 +67,13 @@ def overlap(these: Iterable[Steps], those: Iterable[Steps]) -> bool:
     )
 
 
-def ambiguous(paths: Iterable[str]) -> npt.NDArray[np.bool_]:
+def ambiguous(paths: Collection[str]) -> npt.NDArray[np.bool_]:
     """Return bool[paths]: those that readers look for in two places. Parsers of URLs, such as that
     of PyIceberg, drop line ends and tabs; a file system and Iceberg's Java library keep them."""
-    return np.array(["\n" in path or "\t" in path or "\r" in path for path in paths], np.bool_)
+    together = "".join(paths)  # hardly any table has such a path
+    if not any(each in together for each in DROPPED):
+        return np.zeros(len(paths), dtype=np.bool_)
+    return np.array([any(each in path for each in DROPPED) for path in paths], np.bool_)
 
 
 def is_local(path: str) -> bool:

@@ -26,8 +26,10 @@ def with_small_files(situation: Situation, found: Proposals) -> Proposals:
     """Return the rewrites, those that leave one small file with the files that the next plan would
     merge with it."""
     candidates, refused = list(found.candidates), set[bytes]()
-    for _ in range(MOST_ROUNDS):
+    for number in range(MOST_ROUNDS):
         made = _grown(situation, candidates, refused)
+        if made is None and not number:
+            return found
         if made is None:
             break
         candidates = made

@@ -397,18 +397,8 @@ def rejected(
         saving_low=candidate.saving_low if candidate else float("nan"),
         cost=candidate.cost if candidate else float("nan"),
         read_after=_window_after(situation, candidate) if candidate else float("nan"),
-        inputs=_paths(table, rows),
+        inputs=table.sorted_paths(rows),
     )
-
-
-def _paths(table: FileTable, rows: Int64) -> tuple[str, ...]:
-    """Return the sorted paths of these files, kept while the same files are asked for."""
-    key = rows.tobytes()
-    known: tuple[bytes, tuple[str, ...]] | None = table.derived.get("paths")
-    if known is None or known[0] != key:
-        known = key, tuple(sorted(map(str, table.path[rows])))
-        table.derived["paths"] = known
-    return known[1]
 
 
 def _window_after(situation: Situation, candidate: Candidate) -> float:

@@ -57,6 +57,8 @@ def missing(
     """Return the classes. null, nan, own: per sampled row; file: row of the file table; records:
     per file."""
     of = np.where(null, NULL, np.where(nan, NAN, VALUE)).astype(np.int8)
+    if not column.nulls.any() and (column.kind is not Kind.FLOAT or not column.nans.any()):
+        return Missing(of, *_only_values(records, file), own)
     floats = column.kind is Kind.FLOAT
     nans = column.nans if floats else np.zeros_like(column.nans)
     rows = np.maximum(records, 1)
@@ -66,10 +68,22 @@ def missing(
     nan_share = np.where(nans < 0, seen[NAN], known_nan / rows)
     share = np.stack([null_share, np.maximum(1.0 - null_share - nan_share, 0.0), nan_share])
     possible = np.stack([column.nulls != 0, known_null + known_nan < records, nans != 0])
-    if len(np.unique(file)) < len(records):  # unsampled files: use the mean
+    if not _all_sampled(records, file):  # unsampled files: use the mean
         share = np.broadcast_to(share.mean(axis=1, keepdims=True), share.shape)
         possible = np.broadcast_to(possible.any(axis=1, keepdims=True), possible.shape)
     return Missing(of, share[:, file], possible[:, file], own)
+
+
+def _only_values(records: Int64, file: Int64) -> tuple[Float64, Bool]:
+    """Return the same shares, and what is possible, where no file has NULL or NaN."""
+    filled = records > 0
+    some = filled[file] if _all_sampled(records, file) else np.full(len(file), filled.any())
+    share = np.broadcast_to(np.array([[0.0], [1.0], [0.0]]), (len(CLASSES), len(file)))
+    return share, np.stack([np.zeros_like(some), some, np.zeros_like(some)])
+
+
+def _all_sampled(records: Int64, file: Int64) -> bool:
+    return bool((np.bincount(file, minlength=len(records)) > 0).all())
 
 
 def counts(rows: Missing, order: Int64, weight: Float64, starts: Int64) -> Float64:

@@ -22,6 +22,7 @@ from reconciler.table.borrowed_rows import moved, nearest
 from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Int64
 from reconciler.table.sample import DataBytes, RowSample
 from reconciler.table.schema import PartitionSpec
+from reconciler.table.stable_order import distinct_ranks
 from reconciler.table.values import Kind
 
 MAX_POOL = 32_768
@@ -229,9 +230,9 @@ def _pool_column(
     if bounds.kind is not Kind.BYTES:  # byte strings are moved one by one: too slow
         values = moved(bounds, values, null, source, file)
     null = null | nan
-    distinct, ranks = np.unique(values[~null], return_inverse=True)
+    distinct, ranks = distinct_ranks(values[~null])
     full = np.full(len(values), -1, dtype=np.int64)
-    full[~null] = ranks.reshape(-1)
+    full[~null] = ranks
     if not len(distinct):  # every sampled row is NULL: no row has the rank of this value
         distinct = np.zeros(1, dtype=values.dtype)
     exact = bool(bounds.bounded.all())

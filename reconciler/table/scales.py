@@ -1,0 +1,50 @@
+"""The bounds of a column as places among all of them.
+
+What is asked of each bound, such as how many literals of queries are below it, is then found once
+for each distinct one, in their order. Sorting them is worth it for a table's own files, of which
+much is asked, and not for simulated ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from reconciler.table.filetable import Array, ColumnBounds, Int64
+from reconciler.table.stable_order import distinct_ranks
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The bounds of n files. Those without meaning are among them."""
+
+    distinct: Array
+    """The distinct lower and upper bounds, ascending."""
+    low: Int64
+    """int64[n]: place of the lower bound."""
+    high: Int64
+    """int64[n]: place of the upper bound."""
+
+    @cached_property
+    def ranks(self) -> tuple[Int64, Int64]:
+        """Return the rank of each lower bound among the lower ones, and likewise of the upper
+        ones, int64[n] each."""
+        low, high = (_dense(one, len(self.distinct)) for one in (self.low, self.high))
+        return low, high
+
+
+def _dense(place: Int64, count: int) -> Int64:
+    found: Int64 = (np.cumsum(np.bincount(place, minlength=count) > 0) - 1)[place]
+    return found
+
+
+def scale_of(column: ColumnBounds) -> Scale:
+    """Return the places of a column's bounds, found once."""
+    known: Scale | None = column.derived.get("scale")
+    if known is None:
+        distinct, rank = distinct_ranks(np.concatenate((column.lower, column.upper)))
+        known = Scale(distinct, rank[: len(column.lower)], rank[len(column.lower) :])
+        column.derived["scale"] = known
+    return known
