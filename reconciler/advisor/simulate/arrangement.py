@@ -94,7 +94,7 @@ class Arrangement:
     def weighted(self, weight: Float64) -> Arrangement:
         """Return the rows of a positive weight, with it. weight: float64[rows of the pool]."""
         own = weight[self.order]
-        kept = own > 0.0
+        kept = np.flatnonzero(own > 0.0)
         leaf = None if self.leaf is None else self.leaf[kept]
         return replace(
             self, order=self.order[kept], part=self.part[kept], weight=own[kept], leaf=leaf
@@ -161,6 +161,11 @@ class Slices:
         return self.starts + self.rows
 
     @cached_property
+    def first(self) -> Int64:
+        """Return the first slice of each size."""
+        return np.flatnonzero(np.diff(self.size, prepend=-1))
+
+    @cached_property
     def doublings(self) -> Float64:
         """Return how often the sampled rows of each slice double until they are all of its rows."""
         return np.log2(np.maximum(self.records / np.maximum(self.rows, 1), 1.0))
@@ -197,9 +202,13 @@ class Pieces:
     """They are likewise, file by file."""
     owner: Int64
     """int64[row groups], the file of each."""
-    smallest: Float64
-    """float64[sizes], sampled rows of the smallest row groups (their 10th percentile) if the sample
-    were cut into as many as there will be."""
+
+    @cached_property
+    def smallest(self) -> Float64:
+        """Return, for each size, the sampled rows of its smallest row groups (their 10th
+        percentile) if the sample were cut into as many as there will be, float64[sizes]."""
+        held = np.split(self.groups.rows / self.groups.represents, self.groups.first[1:])
+        return np.array([float(np.percentile(own, 10)) for own in held])
 
     @cached_property
     def edges(self) -> Int64:
@@ -242,15 +251,14 @@ class Pieces:
 def cut(rows: Arrangement, sizes: Sequence[Sizes], per_row: Sequence[float]) -> Pieces:
     """Return where each size cuts the rows into files, and those into row groups. per_row: stored
     bytes of a row in each size."""
-    files, groups, owners, smallest, before = [], [], [], [], 0
+    files, groups, owners, before = [], [], [], 0
     for number, (size, stored) in enumerate(zip(sizes, per_row, strict=True)):
         one, inner, owner = _cut_one(rows, size, stored, number)
         files.append(one)
         groups.append(inner)
         owners.append(owner + before)
-        smallest.append(float(np.percentile(inner.rows / inner.represents, 10)))
         before += len(one.starts)
-    return Pieces(_joined(files), _joined(groups), np.concatenate(owners), np.array(smallest))
+    return Pieces(_joined(files), _joined(groups), np.concatenate(owners))
 
 
 def _joined(parts: Sequence[Slices]) -> Slices:

@@ -19,7 +19,7 @@ from reconciler.plan.ordering import Ordering
 from reconciler.queries.stored_columns import StoredColumns, in_order, stored_columns
 from reconciler.queries.table_view import TableView
 from reconciler.table.borrowed_rows import moved, nearest
-from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Int64
+from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Float64, Int64
 from reconciler.table.sample import DataBytes, RowSample
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.stable_order import distinct_ranks
@@ -69,6 +69,11 @@ class PoolColumn:
         int64[ranks + 1]."""
         rows = np.bincount(self.ranks[self.ranks >= 0], minlength=len(self.distinct))
         return np.concatenate(([0], np.cumsum(rows)))
+
+    @cached_property
+    def reach(self) -> tuple[Float64, Float64]:
+        """Return how far down and how far up each rank is, in sampled rows, float64[ranks] each."""
+        return -self.below[:-1].astype(np.float64), self.below[1:].astype(np.float64)
 
     @cached_property
     def middles(self) -> Int64:

@@ -133,19 +133,20 @@ def _widened(
     the key as errors do. It is a mean over the slices of one size, because a single slice has few
     rows. Steps are counted in sampled rows, because values are rare at the ends of most columns.
     """
-    below, top, more = column.below, len(column.distinct) - 1, slices.doublings
-    ends = []
-    for sign, reduce, parts in ((-1, np.minimum, found.low), (1, np.maximum, found.high)):
-        known = np.where((parts >= 0) & (parts <= top), parts, reduce.reduce(parts, axis=0))
-        at = sign * below[np.clip(known, 0, top) + (sign > 0)].astype(np.float64)
-        half = np.maximum(at[: PARTS // 2], at[PARTS // 2 :]).mean(axis=0)
-        whole, quarter = at.max(axis=0), at.mean(axis=0)
-        step, before = whole - half, half - quarter
-        sizes = [np.bincount(slices.size, weights=each) for each in (step, before)]
+    top, more, ends = len(column.distinct) - 1, slices.doublings, list[Float64]()
+    for parts, seen, all_seen, reach in (
+        (found.low, found.low <= top, found.low.min(axis=0), column.reach[0]),
+        (found.high, found.high >= 0, found.high.max(axis=0), column.reach[1]),
+    ):
+        at = reach[np.where(seen, parts, np.clip(all_seen, 0, top))]
+        halves = np.maximum(at[: PARTS // 2], at[PARTS // 2 :])
+        whole, half = halves.max(axis=0), halves.sum(axis=0) / len(halves)
+        step, before = whole - half, half - at.sum(axis=0) / PARTS
+        sizes = [np.add.reduceat(each, slices.first) for each in (step, before)]
         share = np.clip(sizes[0] / np.maximum(sizes[1], 1.0), EVEN, 1.0 - 1e-9)[slices.size]
-        ends.append(sign * (whole + widening * step * share * (1.0 - share**more) / (1.0 - share)))
+        ends.append(whole + widening * step * share * (1.0 - share**more) / (1.0 - share))
     middles, most = column.middles, len(column.middles) - 1
-    first, last = np.ceil(2.0 * ends[0]), np.floor(2.0 * ends[1]) + 1.0
+    first, last = np.ceil(-2.0 * ends[0]), np.floor(2.0 * ends[1]) + 1.0
     low = np.minimum(middles[np.clip(first, 0, most).astype(np.int64)], top)
     return low, np.maximum(middles[np.clip(last, 0, most).astype(np.int64)] - 1, low)
 
