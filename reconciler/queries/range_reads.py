@@ -20,7 +20,7 @@ from reconciler.queries.predicate_batch import Leaf, SlotLiterals, leaf_of
 from reconciler.queries.pruning import intervals_of, partitions_of
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Float64, Int64
-from reconciler.table.scales import Scale, scale_of
+from reconciler.table.scales import Scale, known_scale, scale_of
 from reconciler.table.values import Kind
 
 BELOW, ABOVE = ("<", "<="), (">", ">=")
@@ -203,7 +203,7 @@ def range_reads(demand: Shape, table: FileTable, *, real: bool = False) -> Range
         if not _sound(over):
             return None
         valued = valued & ~over.valueless
-        scale = scale_of(asked.column) if real else None
+        scale = scale_of(asked.column) if real else known_scale(asked.column)
         bands[leaf] = band_of(leaf.op, np.asarray(demand.literals[leaf.slot]), over, scale)
     below, above = (None if one is None else bands[one] for one in (asked.below, asked.above))
     return RangeReads(below, above, valued, asked, demand.literals)

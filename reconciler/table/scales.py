@@ -21,7 +21,7 @@ class Scale:
     """The bounds of n files. Those without meaning are among them."""
 
     distinct: Array
-    """The distinct lower and upper bounds, ascending."""
+    """The distinct lower and upper bounds, ascending; of simulated files, also other values."""
     low: Int64
     """int64[n]: place of the lower bound."""
     high: Int64
@@ -40,11 +40,22 @@ def _dense(place: Int64, count: int) -> Int64:
     return found
 
 
+def keep_scale(column: ColumnBounds, scale: Scale) -> None:
+    """Keep the places of a column's bounds, which were made from them."""
+    column.derived["scale"] = scale
+
+
+def known_scale(column: ColumnBounds) -> Scale | None:
+    """Return the places of a column's bounds, if they were found before."""
+    found: Scale | None = column.derived.get("scale")
+    return found
+
+
 def scale_of(column: ColumnBounds) -> Scale:
     """Return the places of a column's bounds, found once."""
-    known: Scale | None = column.derived.get("scale")
+    known = known_scale(column)
     if known is None:
         distinct, rank = distinct_ranks(np.concatenate((column.lower, column.upper)))
         known = Scale(distinct, rank[: len(column.lower)], rank[len(column.lower) :])
-        column.derived["scale"] = known
+        keep_scale(column, known)
     return known

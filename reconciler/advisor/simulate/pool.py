@@ -71,6 +71,19 @@ class PoolColumn:
         return np.concatenate(([0], np.cumsum(rows)))
 
     @cached_property
+    def framed(self) -> Array:
+        """Return the values by rank between the bounds of the files, or between the least and the
+        greatest value where these are not known. The first and the last are for the slices that
+        reach them."""
+        least, greatest = (
+            own if exact is None else np.asarray(exact).reshape(1)
+            for own, exact in (
+                (self.distinct[:1], self.least), (self.distinct[-1:], self.greatest),
+            )
+        )  # fmt: skip
+        return np.concatenate((least, self.distinct, greatest))
+
+    @cached_property
     def reach(self) -> tuple[Float64, Float64]:
         """Return how far down and how far up each rank is, in sampled rows, float64[ranks] each."""
         return -self.below[:-1].astype(np.float64), self.below[1:].astype(np.float64)

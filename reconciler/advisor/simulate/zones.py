@@ -12,7 +12,8 @@ from reconciler.advisor.simulate.arrangement import PARTS, Arrangement, Pieces, 
 from reconciler.advisor.simulate.leaves import LeafLimits, leaf_limits
 from reconciler.advisor.simulate.missing import NAN, NULL, between, counts, held
 from reconciler.advisor.simulate.pool import PoolColumn
-from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, Float64, Int64
+from reconciler.table.filetable import UNKNOWN, Bool, ColumnBounds, Float64, Int64
+from reconciler.table.scales import Scale, keep_scale
 
 EVEN = 0.5
 """What a doubling of the rows adds to a range of even values, of what the last doubling added."""
@@ -52,7 +53,9 @@ def zone_maps(
     ]  # fmt: skip
     files, groups = found[0], found[-1]
     nans = np.where(files.nans[made.owner] == 0, 0, UNKNOWN).astype(np.int64)
-    return files, replace(groups, nans=nans)
+    groups = replace(groups, nans=nans)
+    keep_scale(groups, found[-1].derived["scale"])
+    return files, groups
 
 
 @dataclass(frozen=True)
@@ -113,12 +116,15 @@ def _bounds(
     records = np.maximum(np.rint(slices.records), 1).astype(np.int64)
     barred = None if leaves is None else leaves.barred()
     nulls, nans = _missing(rows, column, slices, found.classes, records, direction, barred)
-    return ColumnBounds(
-        field, column.kind, _at_end(column.distinct[low], low == least, column.least),
-        _at_end(column.distinct[high], high == most, column.greatest),
+    values, last = column.framed, len(column.framed) - 1
+    scale = Scale(values, np.where(low == least, 0, low + 1), np.where(high == most, last, high + 1))
+    made = ColumnBounds(
+        field, column.kind, values[scale.low], values[scale.high],
         present, present.copy(), nulls, nans, records,
         np.full(len(low), UNKNOWN, dtype=np.int64), np.zeros(len(low), dtype=bool),
     )  # fmt: skip
+    keep_scale(made, scale)
+    return made
 
 
 def _widened(
@@ -149,14 +155,6 @@ def _widened(
     first, last = np.ceil(-2.0 * ends[0]), np.floor(2.0 * ends[1]) + 1.0
     low = np.minimum(middles[np.clip(first, 0, most).astype(np.int64)], top)
     return low, np.maximum(middles[np.clip(last, 0, most).astype(np.int64)] - 1, low)
-
-
-def _at_end(values: Array, where: npt.NDArray[np.bool_], exact: object | None) -> Array:
-    """Return the bounds, with the exact one of the files where a slice reaches it."""
-    if exact is None:
-        return values
-    bound = np.asarray(exact)
-    return np.where(where, bound, values.astype(np.promote_types(values.dtype, bound.dtype)))
 
 
 def _to_neighbours(
