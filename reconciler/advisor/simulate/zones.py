@@ -117,7 +117,9 @@ def _bounds(
     barred = None if leaves is None else leaves.barred()
     nulls, nans = _missing(rows, column, slices, found.classes, records, direction, barred)
     values, last = column.framed, len(column.framed) - 1
-    scale = Scale(values, np.where(low == least, 0, low + 1), np.where(high == most, last, high + 1))
+    scale = Scale(
+        values, np.where(low == least, 0, low + 1), np.where(high == most, last, high + 1)
+    )
     made = ColumnBounds(
         field, column.kind, values[scale.low], values[scale.high],
         present, present.copy(), nulls, nans, records,
