@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from reconciler.queries.literal_ranges import Intervals, band_of
-from reconciler.table.filetable import ColumnBounds
+from reconciler.table.filetable import Array, ColumnBounds
 from reconciler.table.scales import known_scale, scale_of
 from reconciler.table.values import Kind
 
@@ -17,14 +17,15 @@ COUNT = 500
 def bounds(kind: Kind, seed: int) -> ColumnBounds:
     """Bounds of which many are equal, and some are not known."""
     random = np.random.default_rng(seed)
-    drawn = random.integers(0, 60, (2, COUNT))
+    drawn: Array = random.integers(0, 60, (2, COUNT))
     if kind is Kind.FLOAT:
         drawn = drawn / 4.0
     elif kind is Kind.BYTES:
         drawn = np.char.mod("%03d", drawn).astype(np.bytes_)
     low, high = np.sort(drawn, axis=0)
-    has, none = random.random((2, COUNT)) < 0.9, np.zeros(COUNT, dtype=np.int64)
-    return ColumnBounds(1, kind, low, high, *has, none, none, none, none, none > 0)
+    lower, upper = random.random((2, COUNT)) < 0.9
+    none = np.zeros(COUNT, dtype=np.int64)
+    return ColumnBounds(1, kind, low, high, lower, upper, none, none, none, none, none > 0)
 
 
 @pytest.mark.parametrize("kind", Kind)
