@@ -108,4 +108,5 @@ def _below(node: Node, least: float, parents: dict[int, Node]) -> list[Node]:
 
 def _odds(nodes: Sequence[Node]) -> Float64:
     """Return the probability that a node or one before it is drawn."""
-    return _up_to(1.0 / np.sqrt(np.array([len(node.rows) for node in nodes], dtype=np.float64)))
+    held = np.fromiter((node.rows.size for node in nodes), np.float64, len(nodes))
+    return _up_to(1.0 / np.sqrt(held))

@@ -88,7 +88,7 @@ def node_of(problem: Problem, rows: Int64, boxes: Int64) -> Node:
 
 
 def _leaf(problem: Problem, rows: Int64, live: Int64) -> Node:
-    weight = float(problem.weight[rows].sum())
+    weight = float(problem.weight.take(rows).sum())
     own = weight * problem.cost_of(live)
     return Node(rows, live, weight, own, own)
 
@@ -107,8 +107,9 @@ def gains(problem: Problem, node: Node, growth: Growth) -> Gains | None:
     if not allowed.any():
         return None
     live = node.live
-    query, low, high = problem.query[live], problem.low[live], problem.high[live]
-    cost = problem.cost[query]
+    query = problem.query.take(live)
+    low, high = problem.low.take(live, axis=0), problem.high.take(live, axis=0)
+    cost = problem.cost.take(query)
     if growth.credit and problem.disjunctive:
         alone = _spared(problem, left, right, low, high, cost / problem.boxes_of[query])
     if problem.disjunctive and len(query):
@@ -148,8 +149,8 @@ def _spared(
 def _up_to(problem: Problem, values: npt.NDArray[Any]) -> Float64:
     """Return the sums from the first code of each column up to each code."""
     total = np.zeros(len(values) + 1)
-    np.cumsum(values, out=total[1:])
-    found: Float64 = total[1:] - total[problem.first]
+    np.add.accumulate(values, out=total[1:])  # `cumsum` takes three times as long into an array
+    found: Float64 = total[1:] - total.take(problem.first)
     return found
 
 

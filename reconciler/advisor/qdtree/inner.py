@@ -39,7 +39,7 @@ def sorting(problem: Problem, leaf: Node) -> Sorting:
     columns = _columns(problem, leaf)
     if not columns:
         return best
-    places = np.stack([problem.boxes.axes[number].places[leaf.rows] for number in columns])
+    places = np.stack([problem.boxes.axes[number].places.take(leaf.rows) for number in columns])
     orders = leaf.rows[np.argsort(places, axis=1, kind="stable")]
     for number, cost in zip(columns, _costs(problem, orders, begins, leaf.live), strict=True):
         if cost < best.cost * (1.0 - EXACT):
@@ -57,7 +57,7 @@ def _costs(problem: Problem, orders: Int64, begins: Int64, live: Int64) -> list[
     if problem.disjunctive:
         first = np.flatnonzero(np.diff(query, prepend=-1))
         alive, query = np.logical_or.reduceat(alive, first, axis=1), query[first]
-    cost, weight = problem.cost[query], problem.weight[orders]
+    cost, weight = problem.cost.take(query), problem.weight.take(orders)
     held, parts = np.add.reduceat(weight, begins, axis=1), len(begins)
     return [
         float(held[number] @ (alive[number * parts : (number + 1) * parts] @ cost))
@@ -69,8 +69,9 @@ def _columns(problem: Problem, leaf: Node) -> list[int]:
     """Return the columns whose range in the leaf is cut by its queries, those of the most cost
     first."""
     codes, live = problem.columns[0].take(leaf.rows, axis=1), leaf.live
-    inside = (problem.low[live] > codes.min(axis=1)) | (problem.high[live] < codes.max(axis=1))
-    cost = problem.cost[problem.query[live]] @ inside
+    low, high = problem.low.take(live, axis=0), problem.high.take(live, axis=0)
+    inside = (low > codes.min(axis=1)) | (high < codes.max(axis=1))
+    cost = problem.cost.take(problem.query.take(live)) @ inside
     bounded = np.asarray(problem.boxes.columns) > 0  # row groups have no bounds of pairs
     cost = np.where(bounded, cost, 0.0)
     order = np.argsort(-cost, kind="stable")[:MOST_COLUMNS]

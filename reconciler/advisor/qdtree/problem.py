@@ -118,7 +118,7 @@ class Problem:
         codes, count = self.columns[0].take(rows, axis=1).ravel(), len(self.first)
         if self.alike:
             return (np.bincount(codes, minlength=count) * self.alike).astype(np.float64)
-        weight = np.concatenate([self.weight[rows]] * self.code.shape[1])
+        weight = np.concatenate([self.weight.take(rows)] * self.code.shape[1])
         return np.bincount(codes, weight, count).astype(np.float64)
 
     @cached_property
@@ -163,7 +163,7 @@ class Problem:
         met = low <= np.maximum.reduceat(most, begins, axis=1).T[:, :, None]
         met &= high >= np.minimum.reduceat(least, begins, axis=1).T[:, :, None]
         if self.valued:
-            return met.all(axis=1) & self.wants_values[boxes]
+            return met.all(axis=1) & self.wants_values.take(boxes)
         null, nan = (np.logical_or.reduceat(of[rows], begins) for of in (self.null, self.nan))
         met &= self.wants_value[boxes].T
         met |= self.wants_null[boxes].T & null[:, :, None]
@@ -173,10 +173,10 @@ class Problem:
 
     def cost_of(self, boxes: Int64) -> float:
         """Return what a row costs the queries of these boxes."""
-        queries = self.query[boxes]
+        queries = self.query.take(boxes)
         if self.disjunctive:
             queries = np.unique(queries)
-        return float(self.cost[queries].sum())
+        return float(self.cost.take(queries).sum())
 
 
 def problem_of(boxes: Boxes, weight: Float64) -> Problem:
