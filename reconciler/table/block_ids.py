@@ -17,6 +17,7 @@ from reconciler.table.cut_tree import MOST_LEAVES, NotATree, Tree, tree_of
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import SnapshotInfo
 from reconciler.table.summary_keys import ATTEMPT_ID, BLOCK_TREES
+from reconciler.table.values import Kind, Scalar, kind_of
 
 COLUMN = "layout.block-ids.column"
 """Property: field id of the column that we added for ids."""
@@ -120,7 +121,20 @@ def block_tree_of(key: str, text: str) -> BlockTree:
         raise NotATree("its property cannot be read") from error
     if key_of(tree) != key:
         raise NotATree("its property holds another tree")
+    for cut in tree.cuts:
+        if cut.value is not None and cut.field_id in types:
+            _require_domain(cut.value, kind_of(types[cut.field_id]))
     return BlockTree(tree, types)
+
+
+def _require_domain(value: Scalar, kind: Kind | None) -> None:
+    """Raise NotATree if a column of this kind has no such value."""
+    if kind is Kind.INT:
+        holds = isinstance(value, int) and -(1 << 63) <= value < 1 << 63
+    else:
+        holds = isinstance(value, float if kind is Kind.FLOAT else bytes)
+    if not holds:
+        raise NotATree("a cut is at a value that its column cannot have")
 
 
 def _named(snapshots: Iterable[SnapshotInfo]) -> dict[int, frozenset[str]]:

@@ -40,6 +40,8 @@ LEAF = -1
 MOST_BYTES = 16 << 20
 """Most bytes of a tree's unpacked text: a longer one is no tree of ours."""
 MOST_LEAVES = 1 << 16
+MOST_BOXES = 1 << 24
+"""Most leaves times columns: who reads a tree holds two numbers of each."""
 
 
 class NotATree(ValueError):
@@ -212,7 +214,7 @@ class Tree:
                 continue
             field, number = self.cuts[node].field_id, self._number[node]
             start, middle = self._first_leaf[at], self._first_leaf[self._right[at]]
-            end = self._end_leaf(at)
+            end = self._end_leaf[at]
             np.minimum(high[field][start:middle], number, out=high[field][start:middle])
             np.maximum(low[field][middle:end], number + 1, out=low[field][middle:end])
         return {field: (low[field], high[field]) for field in most}
@@ -227,11 +229,13 @@ class Tree:
                 found[self._first_leaf[self._right[at]] - 1] = depth
         return found
 
-    def _end_leaf(self, at: int) -> int:
-        """Return the number of leaves before and in a subtree."""
-        while self.nodes[at] != LEAF:
-            at = self._right[at]
-        return self._first_leaf[at] + 1
+    @cached_property
+    def _end_leaf(self) -> tuple[int, ...]:
+        """Return the number of leaves before and in the subtree of each node."""
+        found = [first + 1 for first in self._first_leaf]
+        for at in range(len(self.nodes) - 1, -1, -1):
+            found[at] = found[self._right[at]]
+        return tuple(found)
 
     @property
     def by_weight(self) -> tuple[int, ...]:
@@ -253,7 +257,7 @@ class Tree:
         depth: list[int] = [0]
         for at, node in enumerate(self.nodes):
             own = depth.pop()
-            yield own, node, self._end_leaf(at) - self._first_leaf[at]
+            yield own, node, self._end_leaf[at] - self._first_leaf[at]
             if node != LEAF:
                 depth += [own + 1, own + 1]
 
@@ -309,7 +313,12 @@ def _require_sound(tree: Tree) -> None:
         leaves += node == LEAF
     if pending or leaves != tree.leaves:
         raise NotATree("the nodes are not those of one tree")
-    for own in _by_column(tree.cuts):
+    fields = [cut.field_id for cut in tree.cuts]
+    if fields != sorted(fields):
+        raise NotATree("the cuts are not in the order of their columns")
+    if len(tree.of_column) * tree.leaves > MOST_BOXES:
+        raise NotATree("the tree has too many columns for its leaves")
+    for own in tree.of_column.values():
         kinds = {type(cut.value) for cut in own if cut.value is not None}
         if len(kinds) > 1 or any(not one.place < two.place for one, two in pairwise(own)):
             raise NotATree("the cuts of a column are not in order")
@@ -325,13 +334,6 @@ def _require_sound_pairs(tree: Tree) -> None:
         raise NotATree("the conditions between columns are not those of the cuts")
     if any(cut.value not in (None, 0, 1) for cut in tree.cuts if cut.field_id < 0):
         raise NotATree("a condition between columns is cut at what is no truth value")
-
-
-def _by_column(cuts: Sequence[Cut]) -> list[list[Cut]]:
-    fields = [cut.field_id for cut in cuts]
-    if fields != sorted(fields):
-        raise NotATree("the cuts are not in the order of their columns")
-    return [[cut for cut in cuts if cut.field_id == field] for field in sorted(set(fields))]
 
 
 def made(root: Any, inner: Sequence[int], pairs: Sequence[Pair] = ()) -> Tree:

@@ -330,6 +330,18 @@ def test_a_tree_that_cannot_be_read_keeps_all_its_ids(world: Callable[..., World
         assert any(key_of(tree) in note for note in found.reads[0].notes)
 
 
+def test_a_forged_tree_leaves_no_id_out(world: Callable[..., World]) -> None:
+    """Its column cannot have the value of its cut: the route ended with an internal error."""
+    made_up, *_ = _laid_out(world)
+    forged = Tree((Cut(2, b"x"),), (0, -1, -1), (0, 0))
+    key = key_of(forged)
+    made_up.set({block_ids.TREE + key: BlockTree(forged, {2: "int"}).text})
+    proof = {ATTEMPT_ID: "x", BLOCK_TREES: key}
+    made_up.append([(900, 2, "a", 1.0, 3)], [base_of(key)], **proof)
+    found = made_up.agrees("SELECT id FROM t WHERE day < 5 AND shop = 'a'")
+    assert any(key in note for note in found.reads[0].notes)
+
+
 def _ids(found: Routed) -> int:
     return sum(high - low + 1 for read in found.reads for low, high in read.ids)
 

@@ -30,7 +30,7 @@ from reconciler.plan.plan import (
     stored_form,
 )
 from reconciler.plan.prediction import Prediction
-from reconciler.table.cut_tree import PREFIX, VERSION, Cut, NotATree, made, tree_of
+from reconciler.table.cut_tree import PREFIX, VERSION, Cut, NotATree, Tree, made, tree_of
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
 
@@ -142,6 +142,14 @@ def test_garbage_is_no_tree(data, place):
     texts = f"{PREFIX}{VERSION}:{packed}", f"{PREFIX}{packed}", packed, tree.text + packed
     with contextlib.suppress(NotATree):
         tree_of(texts[place])
+
+
+def test_a_tree_of_as_many_columns_as_leaves_is_refused_before_anything_is_held_of_them():
+    count = 60_000
+    nodes = (*(node for number in range(count) for node in (number, -1)), -1)
+    forged = Tree(tuple(Cut(one + 1, 7) for one in range(count)), nodes, (0,) * (count + 1))
+    with pytest.raises(NotATree):
+        tree_of(forged.text)
 
 
 def test_plan_id_ignores_predictions_clock_and_snapshot():
