@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from reconciler.loop.propose import Proposal
     from reconciler.table.filetable import FileTable
 
-TREE_DEPTH = 4
-"""Cuts above the deepest nodes that are shown."""
-
 DataFile = Annotated[
     str | None,
     typer.Option("--data-file", metavar="PATH", help="A data file's path, or the end of it."),
@@ -49,7 +46,10 @@ Query = Annotated[
 ]
 Tree = Annotated[
     bool,
-    typer.Option("--tree", help="The trees of cuts that the plan would write."),
+    typer.Option(
+        "--tree",
+        help="The trees of cuts that the plan would write, else those of the table.",
+    ),
 ]
 Dialect = Annotated[
     str,
@@ -89,7 +89,9 @@ def explain(
     elif query is not None:
         body["shapes"] = recorded_shapes(proposal, query, show_literals=show_literals)
     if tree:
-        body["trees"] = trees_document(proposal, show_literals=show_literals)
+        from reconciler.cli.explain_tree import not_cut, trees_document
+
+        body["trees"] = trees_document(proposal, actor, show_literals=show_literals)
         body["notCut"] = not_cut(proposal)
     _print(body, output, show_literals=show_literals, verbose=verbose)
 
@@ -168,35 +170,6 @@ def table_document(proposal: Proposal) -> dict[str, Any]:
         **candidates(seen.files, proposal.advice),
         **money_of(proposal),
     }
-
-
-def not_cut(proposal: Proposal) -> list[str]:
-    """Return which conditions of the queries no cut of the planned trees serves."""
-    from reconciler.plan.reasons import NOT_CUT
-
-    return [str(one.why) for one in proposal.advice.rejected if one.reason == NOT_CUT]
-
-
-def trees_document(proposal: Proposal, *, show_literals: bool) -> list[dict[str, Any]]:
-    """Return the first levels of each tree that the plan would write."""
-    from reconciler.plan.actions.rewrite import as_rewrite
-    from reconciler.plan.tree_words import lines
-
-    found = []
-    for item in proposal.plan.actions:
-        rewrite = as_rewrite(item.action)
-        made = None if rewrite is None else rewrite.ordering.tree
-        if made is not None:
-            shown = lines(
-                made, proposal.observation.schema, TREE_DEPTH, show_literals=show_literals
-            )
-            found.append({
-                "action": item.id, "tree": made.name, "leaves": made.leaves,
-                "nodes": [
-                    {"depth": one.depth, "text": one.text, "leaves": one.leaves} for one in shown
-                ],
-            })  # fmt: skip
-    return found
 
 
 def candidates(files: FileTable, advice: Advice) -> dict[str, Any]:

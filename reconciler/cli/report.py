@@ -6,7 +6,6 @@ file and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Step
     from reconciler.plan.ledger import LedgerEntry
-    from reconciler.plan.plan import Plan
     from reconciler.render.report_gather import Sources
     from reconciler.table.cut_tree import Tree
     from reconciler.table.filetable import FileTable
@@ -106,11 +104,12 @@ def _write(path: Path, page: str) -> None:
 
 
 def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: bool) -> Sources:
+    from reconciler.cli.explain_tree import executed_plans, planned_or_written
     from reconciler.render.report_gather import Sources
 
     history = proposal.history
-    plans = _executed(history.entries, actor)
-    tree = _tree(proposal, plans)
+    plans = executed_plans(history.entries, actor)
+    tree = planned_or_written(proposal, plans)
     return Sources(
         observation=proposal.observation,
         workload=proposal.queries.workload,
@@ -130,22 +129,6 @@ def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: 
     )
 
 
-def _tree(proposal: Proposal, plans: Sequence[Plan]) -> Tree | None:
-    """Return the tree that rows of the table are to be written by, else the one that they were
-    written by last."""
-    from reconciler.plan.actions.rewrite import as_rewrite
-
-    done = {(e.plan_id, e.outcome.action_id) for e in proposal.history.entries if e.committed}
-    written = (
-        item for plan in reversed(plans) for item in plan.actions if (plan.id, item.id) in done
-    )
-    for item in (*proposal.plan.actions, *written):
-        rewrite = as_rewrite(item.action)
-        if rewrite is not None and rewrite.ordering.tree is not None:
-            return rewrite.ordering.tree
-    return None
-
-
 def _sample(proposal: Proposal, actor: LocalActor, tree: Tree) -> RowSample | None:
     """Return the rows of stored sketches; None if no file has a column that the tree cuts."""
     from reconciler.state.sketch import stored_rows
@@ -154,14 +137,6 @@ def _sample(proposal: Proposal, actor: LocalActor, tree: Tree) -> RowSample | No
     if any(field not in seen.files.columns for field in tree.cut_columns):
         return None
     return stored_rows(actor.sketched_files(proposal.target, seen), tree.cut_columns)
-
-
-def _executed(entries: tuple[LedgerEntry, ...], actor: LocalActor) -> list[Plan]:
-    """Return the plans with a committed action, as far as they are stored, in order of
-    execution."""
-    ids = dict.fromkeys(entry.plan_id for entry in entries if entry.committed)
-    found = (actor.store.get_plan(plan_id) for plan_id in ids)
-    return [plan for plan in found if plan is not None]
 
 
 def _old_files(entries: tuple[LedgerEntry, ...], actor: LocalActor) -> list[FileTable]:

@@ -38,12 +38,7 @@ def leaf_drift(
     table: FileTable, tree: Tree, files: Int64, min_input_files: int
 ) -> list[DriftedFiles]:
     """Return the files of one partition to write into leaves, or to leave alone, and why."""
-    if not len(files):
-        return []
-    met = leaves_met(table, tree, files)
-    rows = np.maximum(table.records[files], 1).astype(np.float64)
-    due = np.maximum(tree.leaves * rows / rows.sum(), 1.0)
-    outside = files[met > SLACK * due]
+    outside = outside_leaves(table, tree, files)
     if not len(outside):
         return []
     share = float(table.bytes[outside].sum()) / max(float(table.bytes[files].sum()), 1.0)
@@ -54,6 +49,15 @@ def leaf_drift(
         return [DriftedFiles(outside, True, why)]
     less = f"{100 * OUTSIDE_SHARE:.0f} % of its bytes and minInputFiles {min_input_files}"
     return [DriftedFiles(outside, False, f"outside the leaves of the tree, but less than {less}")]
+
+
+def outside_leaves(table: FileTable, tree: Tree, files: Int64) -> Int64:
+    """Return which of these files of one partition meet more leaves than they have rows for."""
+    met = leaves_met(table, tree, files)
+    rows = np.maximum(table.records[files], 1).astype(np.float64)
+    due = np.maximum(tree.leaves * rows / max(rows.sum(), 1.0), 1.0)
+    found: Int64 = files[met > SLACK * due]
+    return found
 
 
 class Ends(NamedTuple):

@@ -41,7 +41,8 @@ def render(
                 render_shapes(body["shapes"], files, width),
             ]
     elif "trees" in body:
-        parts += [render_tree(tree, width) for tree in body["trees"]] or ["No tree is planned."]
+        shown = [render_tree(tree, width) for tree in body["trees"]]
+        parts += shown or ["No tree is planned, and none was written."]
         parts += [f"{why}." for why in body["notCut"]]
     elif "shapes" in body:
         parts.append(render_shapes(body["shapes"], files, width))
@@ -54,8 +55,18 @@ def render_tree(tree: Document, width: int) -> str:
     rows = [["CUT", "LEAVES"]]
     rows += [[INDENT * node["depth"] + node["text"], count(node["leaves"])]
              for node in tree["nodes"]]  # fmt: skip
-    head = f"{tree['action']}  tree {tree['tree'][:12]}, {plural(tree['leaves'], 'leaf', 'leaves')}"
-    return "\n".join([head, "", *tabulate(rows, "lr", width, indent=INDENT)])
+    head = f"tree {tree['tree'][:12]}, {plural(tree['leaves'], 'leaf', 'leaves')}"
+    found = ["", *tabulate(rows, "lr", width, indent=INDENT)]
+    if "action" in tree:
+        return "\n".join([f"{tree['action']}  {head}", *found])
+    outside, files = tree["filesOutside"], plural(tree["files"], "file")
+    where = f"{count(outside)} of {files} outside" if outside else f"all of {files} in"
+    shapes = [["WHO READS", "LEAVES/QUERY", "FILES/QUERY", "READ/QUERY"]]
+    shapes += [[shape["text"], f"{shape['leavesPerQuery']:,.1f}", f"{shape['filesPerQuery']:,.1f}",
+                iec(shape["bytesPerQuery"])] for shape in tree["shapes"][:MOST]]  # fmt: skip
+    place = f" of {tree['partition']}" if tree["partition"] else ""
+    head = f"{head}, written before{place}; {where} its leaves"
+    return "\n".join([head, *found, "", *tabulate(shapes, "lrrr", width, indent=INDENT)])
 
 
 def _weights(rates: Document) -> str:

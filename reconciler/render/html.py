@@ -296,7 +296,12 @@ def _verdict(shape: ShapeBytes) -> str:
 def _payoff(data: Payoff, prices: Prices | None, rho: float) -> Section:
     even = plots.break_even_ms(data)
     start = data.investments[0].at_ms
-    if even is None:
+    cost, measured = (
+        sum(getattr(one, name) for one in data.investments) for name in ("cost", "measured")
+    )
+    if measured >= cost and (even is None or even > data.until_ms):
+        finding = f"The rewrites have paid back: {iec(measured)} saved for {iec(cost)}"
+    elif even is None:
         finding = "The rewrites have not paid back and, at this rate, will not"
     elif even <= data.until_ms:
         finding = f"The rewrites paid back after {duration((even - start) / 1000)}"

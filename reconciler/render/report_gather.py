@@ -137,7 +137,7 @@ def _facts(sources: Sources) -> tuple[tuple[str, str], ...]:
         ("Recorded queries", queries),
         ("Expected queries", (work.get("rates") or {}).get("text", "") or "-"),
         *credit_facts(
-            sources.settings.debt, sources.advice.room,
+            sources.settings.debt, sources.advice.room, rho=sources.settings.rho.value,
             exact=all(one.exact for one in sources.credits.values()), prices=sources.prices,
         ),
         ("Plan", sources.plan["planId"] if sources.plan["actions"] else "nothing to do"),
@@ -322,8 +322,9 @@ def _payoff(sources: Sources, missing: dict[str, str]) -> Payoff | None:
     return Payoff(tuple(investments), until)
 
 
-def _saved(plan: PastPlan, span_ms: int) -> tuple[float, str]:
-    """Return the rate of a plan's saving in bytes a millisecond, and what it saved so far.
+def _saved(plan: PastPlan, span_ms: int) -> tuple[float, str, float]:
+    """Return the rate of a plan's saving in bytes a millisecond, and what it saved so far: as text,
+    and at least so many bytes.
 
     Before a day of later queries is known, the rate is that of the recorded ones.
     """
@@ -333,10 +334,10 @@ def _saved(plan: PastPlan, span_ms: int) -> tuple[float, str]:
     if plan.too_early and plan.check is not None:
         rate = plan.check.saving / span_ms
     if seen is not None:
-        return rate, saved_text(seen.least, seen.exact)
+        return rate, saved_text(seen.least, seen.exact), float(seen.least)
     if plan.realised is not None:
-        return rate, "no query since"
-    return 0.0, "unknown" if any(entry.written for entry in plan.entries) else "-"
+        return rate, "no query since", 0.0
+    return 0.0, "unknown" if any(entry.written for entry in plan.entries) else "-", 0.0
 
 
 def _by_plan(entries: Sequence[LedgerEntry]) -> dict[str, list[LedgerEntry]]:

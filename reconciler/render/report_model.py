@@ -106,6 +106,8 @@ class Investment:
     ones predict."""
     saved: str
     """What queries since then did not read, in words."""
+    measured: float = 0.0
+    """The same in bytes, at least; 0.0 while no query is known."""
     harm: bool = False
     """Whether queries cost more after the plan than before (`PastPlan.harm`)."""
 

@@ -11,7 +11,10 @@ import pytest
 
 from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import AdviceInput
+from reconciler.advisor.choose.declared import declared_what_if
 from reconciler.advisor.decide import decide
+from reconciler.advisor.simulate.layout import UNKNOWN_FILES
+from reconciler.advisor.situation import situation_of
 from reconciler.plan import reasons
 from reconciler.plan.ordering import Lexicographic
 from reconciler.table.schema import SortColumn
@@ -118,3 +121,16 @@ def test_what_waits_in_many_partitions_is_one_line() -> None:
     planned = decide(AdviceInput(parted, workload(()), chosen, table.row_groups()))
     (entry,) = [one for one in planned.rejected if one.reason == reasons.DRIFT_WAITS]
     assert entry.files == 3 and entry.bytes == int(files.bytes.min()) * 3
+
+
+def test_files_of_which_nothing_is_known_are_left_in_their_number_and_not_as_they_were() -> None:
+    """Small inputs would else be taken for small files that the rewrite leaves."""
+    table = _arrivals(np.random.default_rng(0), sets=4)
+    situation = situation_of(AdviceInput(table.file_table(), workload(), CLUSTERED))
+    rows = np.arange(len(situation.table))
+    made = declared_what_if(situation, rows, CLUSTERED.ordering)
+    as_before = replace(made, views=(situation.part(rows),), label=UNKNOWN_FILES, files_out=2)
+    left = as_before.left(1 << 20)
+    assert len(left.bytes) == len(left.records) == 2
+    assert abs(int(left.bytes.sum()) - int(situation.table.bytes.sum())) < 2
+    assert not left.columns

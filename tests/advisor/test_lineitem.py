@@ -15,6 +15,7 @@ import pytest
 from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import QD_TREE, AdviceInput, Settings, TreeSettings
 from reconciler.advisor.decide import decide
+from reconciler.advisor.qdtree.uncut import uncut
 from reconciler.plan import reasons
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.rewrite import Recluster
@@ -188,6 +189,9 @@ def test_conditions_between_columns_are_cut_by_only_where_rows_get_ids(lineitem,
     assert f"{price} LIKE ? (100%)" in said and f"of {order} (100%)" in said
     assert (f"{ship} < {receipt} (100%)" in said) == (not wanted)
     assert said.count("%") == (3 if wanted else 4)
+    dropped = Schema(2, tuple(one for one in table.schema.fields if one.field_id != RECEIPT))
+    left = uncut(log.shapes, [1.0], dropped)
+    assert price in left and ship not in left, "no query can ask for a dropped column"
 
 
 def test_conditions_between_columns_propose_no_key_and_skip_nothing(lineitem):

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pytest
 import yaml
 from pyiceberg.catalog import load_catalog
+from pyiceberg.expressions import And, GreaterThanOrEqual, LessThanOrEqual
 
-from reconciler.cli.report import _tree
+from reconciler.cli.explain_tree import planned_or_written
 from reconciler.format import iec
 from reconciler.plan.actions.build_replica import BuildReplica
 from reconciler.table.cut_tree import Cut, made
-from tests.cli.in_process import isolate, runner
+from tests.cli.in_process import Cli, isolate, runner
 from tests.conftest import sqlite_catalog
 
 FILES, ROWS = 6, 4_000
@@ -38,7 +39,7 @@ POLICY = {
 }
 
 
-def _table_with_queries(tmp_path: Path) -> None:
+def _table_with_queries(tmp_path: Path) -> Any:
     config = sqlite_catalog(tmp_path)
     catalog = load_catalog("rec", **config.properties)
     random = np.random.default_rng(1)
@@ -59,12 +60,13 @@ def _table_with_queries(tmp_path: Path) -> None:
     (tmp_path / ".pyiceberg.yaml").write_text(
         yaml.safe_dump({"catalog": {"rec": dict(config.properties)}})
     )
+    return table
 
 
 def test_leaves_of_a_planned_tree_are_drawn_then_credit_and_refusals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    _table_with_queries(tmp_path)
+    table = _table_with_queries(tmp_path)
     isolate(monkeypatch, tmp_path, tmp_path, tmp_path / "state", tmp_path / "cache")
     cli = runner(monkeypatch, capsys)
     assert cli("workload", "import", "log.jsonl", "--catalog", "rec")[0] == 0
@@ -83,6 +85,7 @@ def test_leaves_of_a_planned_tree_are_drawn_then_credit_and_refusals(
     shares = [float(one) for one in re.findall(r"a query would read ([\d.]+) %", section)]
     assert len(shares) == 1 and shares[0] < 75.0
     assert cli("apply", *plan, "--yes", "--engine", "Local")[0] == 0
+    _tree_of_the_table(cli, plan, tree["tree"], table.refresh())
     (done,) = json.loads(cli("history", "rec.d.t", "-o", "json")[1])["items"]
     evidence = json.loads(cli("plan", *plan, "-o", "json")[1])["evidence"]
     assert cli("report", *plan, "--out", "page.html")[0] == 0
@@ -97,10 +100,26 @@ def test_leaves_of_a_planned_tree_are_drawn_then_credit_and_refusals(
     assert rows == [(item["what"], item["why"]) for item in evidence["rejected"]]
 
 
+def _tree_of_the_table(cli: Cli, plan: tuple[str, ...], name: str, table: Any) -> None:
+    """The written tree is shown with what each shape reads, as pyiceberg plans its queries."""
+    (shown,) = json.loads(cli("explain", *plan, "--tree", "-o", "json")[1])["trees"]
+    assert (shown["tree"], "action" in shown) == (name, False)
+    assert (shown["files"], shown["filesOutside"]) == (len(table.inspect.files()), 0)
+    read = {shape["text"]: shape for shape in shown["shapes"]}
+    ranges = [And(GreaterThanOrEqual("b", 10 * n), LessThanOrEqual("b", 10 * n + 9))
+              for n in range(80)]  # fmt: skip
+    opened = [len(list(table.scan(one).plan_files())) for one in ranges]
+    assert read["b BETWEEN ? AND ?"]["filesPerQuery"] == pytest.approx(sum(opened) / 80, abs=1e-3)
+    leaves = [shape["leavesPerQuery"] for shape in read.values()]
+    assert min(leaves) > 0.0 and max(leaves) <= shown["leaves"]
+    text = cli("explain", *plan, "--tree")[1]
+    assert name[:12] in text and all(shape in text for shape in read)
+
+
 def test_the_tree_of_a_replica_is_not_that_of_the_table() -> None:
     tree = made((Cut(1, 5), None, None), [0, 0])
     replica = SimpleNamespace(id="r", action=BuildReplica("copy", tree, 1, 1 << 30, 1000))
     plan = SimpleNamespace(id="p", actions=[replica])
     entry = SimpleNamespace(plan_id="p", committed=True, outcome=SimpleNamespace(action_id="r"))
     proposal = SimpleNamespace(plan=plan, history=SimpleNamespace(entries=(entry,)))
-    assert _tree(proposal, [plan]) is None  # type: ignore[arg-type,list-item]
+    assert planned_or_written(proposal, [plan]) is None  # type: ignore[arg-type,list-item]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -161,10 +162,11 @@ def test_money_of_a_rewrite_is_that_of_the_bytes_it_reads() -> None:
 def test_credit_is_what_was_spent_and_saved_and_may_be_spent(
     debt: Debt, exact: bool, room: float | None, values: tuple[str, ...], said: Said
 ) -> None:
-    facts = credit_facts(debt, room, exact=exact, prices=None)
+    facts = credit_facts(debt, room, exact=exact, prices=None, rho=4.0)
     assert tuple(re.findall(r"-?\d[\d.]*", " ".join(value for _, value in facts))) == values
-    priced = credit_facts(debt, room, exact=exact, prices=Prices("EUR", tib_read=Decimal(1024)))
-    assert priced[0][1].endswith(f"({float(values[0]):.2f} EUR)")
+    prices = Prices("EUR", tib_read=Decimal(1024))
+    priced = credit_facts(debt, room, exact=exact, prices=prices, rho=4.0)
+    assert priced[0][1].endswith(f"({float(values[0]) / 4:.2f} EUR)"), "each byte is read once"
     said("\n".join(f"{name}: {value}" for name, value in facts))
 
 
@@ -232,6 +234,15 @@ def test_a_rewrite_that_saves_nothing_never_breaks_even() -> None:
     data = Payoff((Investment("p-1", 0, 1_000.0, -1.0, "1.0 KiB"),), HOUR)
     assert plots.break_even_ms(data) is None
     assert "will not" in render_html(everything(payoff=data))
+
+
+def test_what_queries_have_saved_already_counts_before_a_day_of_them_is_known() -> None:
+    """The rate of recorded queries would need 100 hours."""
+    early = replace(Investment("p-1", 0, 1_000.0, 10.0 / HOUR, "2.0 KiB"), measured=1_024.0)
+    for item, paid in ((early, True), (replace(early, measured=900.0), False)):
+        page = render_html(everything(payoff=Payoff((item,), HOUR)))
+        heads = re.findall(r"<h2>(.*?)</h2>", page)
+        assert any("1.0 KiB" in head for head in heads) is paid
 
 
 def test_harm_is_called_harm_with_the_bytes_of_a_day(said: Said) -> None:

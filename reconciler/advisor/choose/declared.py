@@ -29,7 +29,7 @@ from reconciler.advisor.judge.candidate import (
     what_if,
 )
 from reconciler.advisor.judge.runs import nothing_new
-from reconciler.advisor.simulate.layout import Layout, Outcome, Written
+from reconciler.advisor.simulate.layout import UNKNOWN_FILES, Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation
 from reconciler.format import plural
@@ -179,4 +179,4 @@ def _unchanged(situation: Situation, rows: Int64, layout: Layout) -> Outcome:
     """Assume unchanged reads and files by size alone, because nothing shows the order of rows."""
     part: TableView = situation.part(rows)
     count = int(layout.files_of(part.files.live_bytes.sum()))
-    return Outcome(readings_of(situation, rows), Written((part,), count, "none"))
+    return Outcome(readings_of(situation, rows), Written((part,), count, UNKNOWN_FILES))

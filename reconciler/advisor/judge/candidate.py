@@ -16,7 +16,7 @@ import numpy as np
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge.room import admitted, possible_loss, room_left
 from reconciler.advisor.qdtree.woodblock import Training
-from reconciler.advisor.simulate.layout import Layout, Outcome
+from reconciler.advisor.simulate.layout import UNKNOWN_FILES, Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.sampled import with_replicates
 from reconciler.advisor.simulate.whatif import simulate
@@ -82,7 +82,7 @@ class Candidate:
     cost: float
     """Cost in bytes of reading: rho x input bytes."""
     label: str
-    """How the written files are known: "sampled" or "bound" (proved from zone maps alone)."""
+    """How the written files are known (`Written.label`)."""
     views: tuple[TableView, ...]
     """The files and row groups that it would write."""
     row_group_bytes: int
@@ -104,13 +104,13 @@ class Candidate:
 
     def left(self, target_bytes: int) -> Left:
         """Return what it leaves. target_bytes: size of files, where it has none of its own."""
-        return Left(
-            self.rows,
-            np.concatenate([files.records for files in self.written]),
-            np.concatenate([files.bytes for files in self.written]),
-            self.target_configured or target_bytes,
-            self.written[0].columns if len(self.written) == 1 else {},
-        )
+        records = np.concatenate([files.records for files in self.written])
+        size = np.concatenate([files.bytes for files in self.written])
+        columns = self.written[0].columns if len(self.written) == 1 else {}
+        if self.label == UNKNOWN_FILES:  # `written` has the files that are replaced
+            count, columns = max(self.files_out, 1), {}
+            records, size = (np.full(count, value.sum() // count) for value in (records, size))
+        return Left(self.rows, records, size, self.target_configured or target_bytes, columns)
 
     @property
     def net(self) -> float:

@@ -23,7 +23,7 @@ from reconciler.advisor.judge.candidate import Candidate, readings_of, rejected,
 from reconciler.advisor.migration.risks import hindrances, other_specs
 from reconciler.advisor.migration.targets import target_extents
 from reconciler.advisor.migration.trial import trial_part
-from reconciler.advisor.simulate.layout import Layout, Outcome, Written
+from reconciler.advisor.simulate.layout import UNKNOWN_FILES, Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.target import number_of_partitions, target_partitions
 from reconciler.advisor.simulate.whatif import simulate
@@ -187,7 +187,7 @@ def _moved(
     if outcome is None:
         by_size = int(layout.files_of(part.files.live_bytes.sum()))
         files = max(by_size, partitions(part.files, migration))
-        outcome = Outcome(readings_of(situation, rows), Written((part,), files, "none"))
+        outcome = Outcome(readings_of(situation, rows), Written((part,), files, UNKNOWN_FILES))
     return weigh(situation, rows, layout, readings_of(situation, rows), outcome)
 
 

@@ -32,7 +32,11 @@ def uncut(
     """
     found, every = dict[Ref, float](), 0.0
     for demand, read in zip(demands, reads, strict=True):
-        own = [ref for ref in uncut_of(demand.predicate) if ref.pair not in cuttable]
+        own = [
+            ref
+            for ref in uncut_of(demand.predicate)
+            if ref.pair not in cuttable and _exists(ref, schema)
+        ]
         for ref in own:
             found[ref] = found.get(ref, 0.0) + read
         every += read if own else 0.0
@@ -46,6 +50,12 @@ def uncut(
         f"no cut serves {plural(len(found), 'condition')} of queries that read "
         f"{every / total:.0%} of all bytes: {', '.join(named)}{more}"
     )
+
+
+def _exists(ref: Ref, schema: Schema) -> bool:
+    """Whether queries can still ask for it: its columns were not dropped."""
+    right = () if ref.pair is None else (ref.pair.right,)
+    return all(field in schema.by_id for field in (ref.field_id, *right))
 
 
 def in_words(ref: Ref, schema: Schema) -> str:

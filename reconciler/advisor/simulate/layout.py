@@ -68,6 +68,10 @@ class Layout:
         return output_files(size, self.target_bytes)
 
 
+UNKNOWN_FILES = "none"
+"""`Written.label` where neither a sample nor bounds show the files."""
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """The files that a layout makes of rows."""
@@ -77,7 +81,8 @@ class Written:
     files: int
     """Number of data files written."""
     label: str
-    """How the files are known: "sampled" or "bound" (proved from zone maps alone)."""
+    """How the files are known: "sampled", "bound" (proved from zone maps alone) or UNKNOWN_FILES:
+    `views` then has the files that are replaced."""
     share: float = 1.0
     """Bytes written per live byte read."""
 
