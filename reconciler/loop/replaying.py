@@ -231,7 +231,8 @@ def _arrivals(seen: Observation, batches: _Batches) -> tuple[list[Int64], list[s
     """Return the files that arrive in each batch, as rows of the file table, and what is to be
     said about the others.
 
-    A file that replaced others holds rows that came before: it stands at the start.
+    A file that replaced others holds rows that came before: it stands at the start. So do the first
+    files of a table that is younger than its log, because its queries read something.
     """
     files = seen.files
     replaced = {one.timestamp_ms for one in seen.ancestry if one.operation == "replace"}
@@ -244,6 +245,14 @@ def _arrivals(seen: Observation, batches: _Batches) -> tuple[list[Int64], list[s
         for batch in range(len(batches.ends))
     ]
     notes = []
+    first = next((batch for batch, rows in enumerate(arrivals) if len(rows)), 0)
+    if first > 0 and not (moved | (files.added_ms < batches.since)).any():
+        since = utc(int(files.added_ms[arrivals[first]].min()))
+        notes.append(
+            f"the table is younger than its log: {plural(len(arrivals[first]), 'file')} of {since} "
+            "and later stand at the start"
+        )
+        arrivals[first] = arrivals[first][:0]
     if count := int(np.count_nonzero(within & moved)):
         notes.append(
             f"{plural(count, 'file')} were rewritten since {utc(batches.since)}: their rows stand "

@@ -3,6 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,41 @@ def test_policies_are_compared_and_nothing_is_changed(cli: Cli, warehouse: Path)
             one["readCostBytes"] + one["rho"] * one["rewrittenBytes"], rel=1e-3
         )
     assert mine["batches"][0]["readBytes"] == none["batches"][0]["readBytes"]
+
+
+def test_a_table_that_is_younger_than_its_log_is_read_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """A table that was loaded today, and the log of its predecessor: before, all batches but the
+    last one read nothing, and every policy cost more than none."""
+    config = sqlite_catalog(tmp_path)
+    catalog = load_catalog("rec", **config.properties)
+    catalog.create_namespace("d")
+    random = np.random.default_rng(2)
+    columns = pa.schema([("k", pa.int64()), ("pad", pa.string())])
+    table = catalog.create_table("d.t", columns)
+    for _ in range(6):
+        pads = [random.bytes(8).hex() for _ in range(4_000)]
+        table.append(pa.table({"k": random.integers(0, 9_000, 4_000), "pad": pads}, columns))
+    (tmp_path / ".pyiceberg.yaml").write_text(
+        yaml.safe_dump({"catalog": {"rec": dict(config.properties)}})
+    )
+    now = dt.datetime.now(dt.UTC)
+    lines = [
+        {"sql": f"select pad from d.t where k between {40 * n} and {40 * n + 40}",
+         "timestamp": (now - dt.timedelta(hours=n)).isoformat()}
+        for n in range(200)
+    ]  # fmt: skip
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    isolate(monkeypatch, tmp_path, tmp_path, tmp_path / "state", tmp_path / "cache")
+    run = runner(monkeypatch, capsys)
+    assert run("workload", "import", "log.jsonl", "--catalog", "rec")[0] == 0
+    code, out, said = run("replay", "rec.d.t", "--baseline", "sort-all", "-o", "json")
+    assert code == 0, said
+    found = json.loads(out)
+    none, _, sort = found["policies"]
+    assert all(batch["readBytes"] > 0 for batch in none["batches"] if batch["queries"])
+    assert sort["ratio"] < 0.9 and len(found["notes"]) == 1
 
 
 def test_partitions_nulls_and_nans_are_replayed_by_every_policy(cli: Cli) -> None:
