@@ -54,8 +54,6 @@ class JoinRange:
 
     table: str
     """The schema and the table, in lower case."""
-    scan: int
-    """Number of the scan in the plan."""
     column: str
     """Name of the column."""
     op: str
@@ -71,16 +69,19 @@ class JoinRange:
 
 
 def join_ranges(plan: str) -> list[JoinRange]:
-    """Return what joins asked of the scans of a plan, as far as their values are known."""
+    """Return what joins asked of the tables of a plan, as far as their values are known. Of a table
+    that the plan reads twice, of which one may be by a view, nobody knows which scan it was."""
     if len(plan) > MOST_TEXT or "dynamicFilters" not in plan:
         return []
     filters: list[tuple[str, int, str, str, str]] = []
     columns: dict[tuple[int, str], str] = {}
     domains: dict[str, tuple[str, str, str, bool]] = {}
+    read: Counter[str] = Counter()
     number = 0
     for line in plan.splitlines():
         if (scan := _SCAN.search(line)) is not None:
             number += 1
+            read[scan["table"].lower()] += 1
             asked = _FILTERS.search(line, scan.end())
             for one in _FILTER.finditer(asked["filters"]) if asked else ():
                 filters.append((scan["table"].lower(), number, one["symbol"], one["op"], one["id"]))
@@ -91,9 +92,9 @@ def join_ranges(plan: str) -> list[JoinRange]:
             if found is not None:
                 domains[domain["id"]] = found
     return [
-        JoinRange(table, scan, columns[scan, symbol], op, *domains[name])
+        JoinRange(table, columns[scan, symbol], op, *domains[name])
         for table, scan, symbol, op, name in filters
-        if (scan, symbol) in columns and name in domains
+        if read[table] == 1 and (scan, symbol) in columns and name in domains
     ]
 
 
@@ -114,8 +115,8 @@ def _domain(found: re.Match[str]) -> tuple[str, str, str, bool] | None:
 def with_ranges(
     scans: Sequence[tuple[Scan, tuple[int, ...]]], joined: Sequence[JoinRange]
 ) -> Sequence[tuple[Scan, tuple[int, ...]]]:
-    """Return the scans of a statement with what joins asked of them. Where the statement or the
-    plan reads a table twice, nobody knows which of the scans it was."""
+    """Return the scans of a statement with what joins asked of them. Where the statement reads a
+    table twice, nobody knows which of the scans it was."""
     if not joined:
         return scans
     read = Counter(scan.table.uuid for scan, _ in scans)
@@ -123,7 +124,7 @@ def with_ranges(
     for scan, columns in scans:
         name = ".".join(scan.table.name.replace("`", "").lower().split(".")[-2:])
         own = [one for one in joined if one.table == name]
-        if own and read[scan.table.uuid] == 1 and len({one.scan for one in own}) == 1:
+        if own and read[scan.table.uuid] == 1:
             asked = tuple(condition for one in own for condition in _conditions(one))
             scan = replace(scan, conditions=(*scan.conditions, *asked), elsewhere=False, first=None)
         found.append((scan, columns))
