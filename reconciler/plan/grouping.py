@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def arrival_order(path: npt.NDArray[Any], sequence: Int64) -> Int64:
     return np.lexsort((path.astype(np.str_), sequence)).astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Extents:
     """The facts that grouping uses, one entry per file."""
 
@@ -62,6 +63,19 @@ class Extents:
 
     def __len__(self) -> int:
         return len(self.arrival)
+
+    @cached_property
+    def overlapping(self) -> Grouping:
+        """Return the files that have to be together in an order by the column (`overlapping`)."""
+        return overlapping(self)
+
+    @cached_property
+    def by_middle(self) -> Int64:
+        """Return the position of each file in order of the middles of their keys, those without
+        bounds last, int64[files]."""
+        last = int(self.low.max(initial=0) + self.high.max(initial=0)) + 1
+        middle = np.where(self.bounded, self.low + self.high, last)
+        return inverse_permutation(order_of(middle, last=self.arrival))
 
 
 def extents(table: FileTable, key: tuple[SortColumn, ...]) -> Extents:
@@ -254,12 +268,10 @@ def bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
     """
     order, starts = components.order.copy(), [components.starts]
     ends = np.append(components.starts[1:], len(order))
-    last = int(files.low.max(initial=0) + files.high.max(initial=0)) + 1
     for number in np.flatnonzero(components.totals(files.bytes) > limit):
         piece = slice(int(components.starts[number]), int(ends[number]))
         own = order[piece]
-        middle = np.where(files.bounded[own], files.low[own] + files.high[own], last)
-        own = own[order_of(middle, last=files.arrival[own])]
+        own = own[order_of(last=files.by_middle[own])]
         order[piece] = own
         size = files.bytes[own].astype(np.float64)
         parts = int(-(-size.sum() // limit))

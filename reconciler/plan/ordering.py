@@ -98,11 +98,21 @@ class Ordering(ABC):
         max_bytes: a larger group is cut in order of key midpoints.
         """
         merge = grouping.PACK_TARGETS * target_bytes if merge_bytes is None else merge_bytes
-        return self._parted(self._together(files, merge, target_bytes), files, max_bytes)
+        return grouping.as_arrived(self.parts(files, target_bytes, merge, max_bytes), files)
+
+    def parts(
+        self,
+        files: Extents,
+        target_bytes: int,
+        merge_bytes: int,
+        max_bytes: int = grouping.MAX_GROUP_BYTES,
+    ) -> Grouping:
+        """The same groups, the files of each in any order."""
+        return self._parted(self._together(files, merge_bytes, target_bytes), files, max_bytes)
 
     def _parted(self, together: Grouping, files: Extents, max_bytes: int) -> Grouping:
-        """The groups, none larger than max_bytes, the files of each in order of arrival."""
-        return grouping.as_arrived(grouping.bounded(together, files, max_bytes), files)
+        """The groups, none larger than max_bytes."""
+        return grouping.bounded(together, files, max_bytes)
 
     @abstractmethod
     def _together(self, files: Extents, merge_bytes: int, target_bytes: int) -> Grouping:
@@ -152,7 +162,7 @@ class Lexicographic(Ordering):
     def _together(self, files: Extents, merge_bytes: int, target_bytes: int) -> Grouping:
         """Files whose key ranges overlap; small neighbours are merged."""
         small = min(grouping.SMALL_SHARE * target_bytes, merge_bytes)
-        return grouping.merged(grouping.overlapping(files), files.bytes, merge_bytes, small)
+        return grouping.merged(files.overlapping, files.bytes, merge_bytes, small)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +256,8 @@ class CutTree(Ordering):
     def _parted(self, together: Grouping, files: Extents, max_bytes: int) -> Grouping:
         """All files, or runs of leaves where these are more than max_bytes."""
         if int(files.bytes.sum()) > max_bytes:
-            together = grouping.along_leaves(files, max_bytes)
-        return grouping.as_arrived(together, files)
+            return grouping.along_leaves(files, max_bytes)
+        return together
 
 
 def by_tree(tree: Tree) -> CutTree:

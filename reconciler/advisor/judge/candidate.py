@@ -24,6 +24,7 @@ from reconciler.advisor.situation import Situation
 from reconciler.advisor.spent import NOT_SLICED, Left, Sliced
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.plan import reasons
+from reconciler.plan.grouping import PACK_TARGETS
 from reconciler.plan.ordering import Ordering
 from reconciler.plan.sentence import Sentence, sentence
 from reconciler.queries.read_cost import ShapeReading, read_shape
@@ -155,7 +156,8 @@ def _group_of(files: FileTable, ordering: Ordering, target_bytes: int) -> Int64:
     known: dict[object, Int64] = files.derived.setdefault("groups by ordering", {})
     if key not in known:
         extents = ordering.extents(files)
-        known[key] = ordering.groups(extents, target_bytes=target_bytes).number
+        merge = PACK_TARGETS * target_bytes
+        known[key] = ordering.parts(extents, target_bytes, merge).number
     return known[key]
 
 
