@@ -17,7 +17,7 @@ import numpy as np
 from reconciler.advisor.choose.slices import in_one
 from reconciler.advisor.situation import Situation
 from reconciler.plan.drift import declared_drift
-from reconciler.plan.execution import plan_of_file
+from reconciler.plan.execution import plan_of_file, plans_of_files
 from reconciler.plan.leaf_drift import leaves_met
 from reconciler.plan.ordering import Ordering
 from reconciler.table.filetable import UNKNOWN, Array, FileTable, Int64
@@ -91,7 +91,7 @@ def _writers(table: FileTable) -> Array:
     """The plan that wrote each file, "" for another writer's, object[files]."""
     known: Array | None = table.derived.get("writers")
     if known is None:
-        known = np.array([plan_of_file(str(path)) for path in table.path], dtype=object)
+        known = np.array(plans_of_files(table.path.tolist()), dtype=object)
         table.derived["writers"] = known
     return known
 

@@ -102,9 +102,10 @@ def _objectives(
     situation: Situation, verdict: Verdict, now: float, after: Interval, files: int
 ) -> tuple[ObjectiveJudgement, ...]:
     """Return how the objectives stand. now, after: amplification. files: number afterwards."""
-    small = _small_percent(situation, files)
+    asked = situation.settings.objectives.max_small_file_percent is not None
+    small = _small_percent(situation, files) if asked else None
     return (
-        *judge_objectives(situation, now, after, *small, files),
+        *judge_objectives(situation, now, after, small, files),
         *judged(situation, _moved(verdict)),
     )
 

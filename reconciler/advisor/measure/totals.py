@@ -186,14 +186,13 @@ def judge_objectives(
     situation: Situation,
     amplification_now: float,
     amplification_after: Interval,
-    small_now: float,
-    small_after: float,
+    small: tuple[float, float] | None,
     files_after: int,
 ) -> tuple[ObjectiveJudgement, ...]:
     """Judge every given objective against now and after.
 
-    small_*: percentage of files that are small and mergeable; files that cannot be merged do not
-    fail an objective.
+    small: percentage of files that are small and mergeable, now and after; files that cannot be
+    merged do not fail an objective. None if it was not found out, because no objective is about it.
     """
     wanted: Objectives = situation.settings.objectives
     table = situation.table
@@ -203,10 +202,8 @@ def judge_objectives(
             _straddling("maxScanAmplification", wanted.max_scan_amplification,
                         amplification_now, amplification_after)
         )  # fmt: skip
-    if wanted.max_small_file_percent is not None:
-        judged.append(
-            _plain("maxSmallFilePercent", wanted.max_small_file_percent, small_now, small_after)
-        )
+    if wanted.max_small_file_percent is not None and small is not None:
+        judged.append(_plain("maxSmallFilePercent", wanted.max_small_file_percent, *small))
     if wanted.max_deleted_rows_percent is not None:
         judged.append(_deleted_rows(situation, wanted.max_deleted_rows_percent))
     if wanted.max_file_count is not None:

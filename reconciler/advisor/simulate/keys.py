@@ -16,6 +16,7 @@ from reconciler.advisor.simulate.target import target_partitions
 from reconciler.table.column_bytes import unseen_values
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import PartitionSpec, SortColumn
+from reconciler.table.stable_order import ranks
 
 EVERY_ROW = np.zeros(1, dtype=np.int64)
 """Where the only slice begins, if all rows are one."""
@@ -85,11 +86,11 @@ def _rows_of_keys(seen: Int64, starts: Int64, each: float) -> Float64:
     return found
 
 
-def _codes(ranks: Sequence[Int64]) -> Int64:
+def _codes(columns: Sequence[Int64]) -> Int64:
     """Return a number for each row that is the same for rows alike in all columns."""
-    code = np.zeros(len(ranks[0]), dtype=np.int64)
-    for each in ranks:
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for each in columns:
         low = int(each.min(initial=0))
         code = code * (int(each.max(initial=0)) - low + 1) + each - low
-        code = np.unique(code, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        code = ranks(code)
     return code
