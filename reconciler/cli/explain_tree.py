@@ -97,7 +97,8 @@ def _levels(made: Rewrite, proposal: Proposal, *, show_literals: bool) -> dict[s
 
 def _as_read(made: Rewrite, proposal: Proposal) -> dict[str, Any]:
     """Return which files of the partition lie outside of the leaves, by their bounds, and what the
-    recorded shapes read of the leaves, and of the table's files."""
+    recorded shapes read of the leaves, and of the table's files. Rows that moved to another spec
+    may be in any of its partitions. None is left of a spec that was removed."""
     import numpy as np
 
     from reconciler.plan.leaf_drift import outside_leaves
@@ -107,14 +108,20 @@ def _as_read(made: Rewrite, proposal: Proposal) -> dict[str, Any]:
 
     files, tree = proposal.observation.files, made.ordering.tree
     assert tree is not None
-    place = (made.spec_id, made.partition)
-    own = np.flatnonzero([files.partitions[number] == place for number in files.partition])
+    moved, spec = made.moves_by is not None, files.specs.get(made.into)
+    within = [
+        place[0] == made.into and (moved or place[1] == made.partition)
+        for place in files.partitions
+    ]
+    own = np.flatnonzero(np.array(within, dtype=np.bool_)[files.partition])
     leaves = {
         shape.shape_id: float(leaf_reads(tree, files.schema, workload_of([shape])).sum())
         for shape in proposal.queries.workload.shapes
     }
     return {
-        "partition": partition_text(files.specs[made.spec_id], made.partition, files.schema),
+        "partition": ""
+        if moved or spec is None
+        else partition_text(spec, made.partition, files.schema),
         "files": len(own),
         "filesOutside": len(outside_leaves(files, tree, own)),
         "shapes": [

@@ -16,10 +16,15 @@ import yaml
 from pyiceberg.catalog import load_catalog
 from pyiceberg.expressions import And, GreaterThanOrEqual, LessThanOrEqual
 
-from reconciler.cli.explain_tree import planned_or_written
+from bench.replay.table import empty_table
+from reconciler.cli.explain_tree import _as_read, planned_or_written
 from reconciler.format import iec
 from reconciler.plan.actions.build_replica import BuildReplica
+from reconciler.plan.actions.migrate import Migrate
+from reconciler.plan.actions.rewrite import Cluster
+from reconciler.plan.ordering import by_tree
 from reconciler.table.cut_tree import Cut, made
+from tests.advisor.worlds import KEY, SCHEMA
 from tests.cli.in_process import Cli, isolate, runner
 from tests.conftest import sqlite_catalog
 
@@ -114,6 +119,18 @@ def _tree_of_the_table(cli: Cli, plan: tuple[str, ...], name: str, table: Any) -
     assert min(leaves) > 0.0 and max(leaves) <= shown["leaves"]
     text = cli("explain", *plan, "--tree")[1]
     assert name[:12] in text and all(shape in text for shape in read)
+
+
+def test_the_tree_of_a_removed_spec_has_no_file_and_that_of_a_migration_all_of_its_spec() -> None:
+    rows = {field.field_id: np.arange(90) for field in SCHEMA.fields}
+    files = empty_table(SCHEMA).append(rows, 30, 0, 30).file_table()
+    tree = by_tree(made((Cut(KEY, 45), None, None), [0, 0]))
+    proposal: Any = SimpleNamespace(
+        observation=SimpleNamespace(files=files), plan=SimpleNamespace(evidence={}),
+        queries=SimpleNamespace(workload=SimpleNamespace(shapes=())),
+    )  # fmt: skip
+    removed, moved = Cluster(("x",), 7, (), tree), Migrate(("x",), 7, (), tree, output_spec_id=0)
+    assert [_as_read(one, proposal)["files"] for one in (removed, moved)] == [0, len(files)]
 
 
 def test_the_tree_of_a_replica_is_not_that_of_the_table() -> None:
