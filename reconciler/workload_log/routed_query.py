@@ -156,7 +156,9 @@ def _reference(node: exp.Table, schema: Schema, rules: _Rules) -> Reference:
     rules = replace(rules, alone=alone)
     usable = tuple(one for one in given if _usable(one, name, schema, rules))
     if not usable or (where is None and own is None):
-        return Reference(None, None, why_not=NO_CONDITION)
+        zoned = replace(rules, zone=rules.zone or dt.UTC)
+        by_zone = not usable and any(_usable(one, name, schema, zoned) for one in given)
+        return Reference(None, None, why_not=NO_ZONE if by_zone else NO_CONDITION)
     return Reference(select, name, usable, join=own)
 
 
@@ -172,6 +174,7 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 NESTED = "it is not read directly by FROM or JOIN of a SELECT"
 HINT = "/*+"
 HINTED = "the query has hints, which may change what is read"
+NO_ZONE = "its conditions depend on the session's time zone: name it with --time-zone"
 NO_CONDITION = "the SELECT that reads it has no condition on it alone that can be used"
 
 

@@ -24,8 +24,11 @@ from reconciler.table.block_ids import BlockTree, base_of, key_of
 from reconciler.table.cut_tree import Cut, Tree, made
 from reconciler.table.observation import Observation
 from reconciler.table.pairs import Pair
+from reconciler.table.schema import Field, Schema
 from reconciler.table.summary_keys import ATTEMPT_ID, BLOCK_TREES
 from reconciler.workload_log import routed_query
+from reconciler.workload_log.sql import SqlReader
+from reconciler.workload_log.tables import KnownTable, SchemaMap
 from tests.conftest import sqlite_catalog
 from tests.examples import seeds
 
@@ -529,6 +532,27 @@ def test_times_count_only_where_all_engines_read_them_alike(
     text: str, kind: str, types: tuple[exp.DType, ...], zone: dt.tzinfo | None, usable: bool
 ) -> None:
     assert routed_query._is_time(text, kind, frozenset(types), zone) == usable
+
+
+@pytest.mark.parametrize(
+    ("condition", "zone", "why"),
+    [
+        ("at < TIMESTAMP '2026-01-03 12:00:00'", None, routed_query.NO_ZONE),
+        ("at < TIMESTAMP '2026-01-03 12:00:00'", BERLIN, ""),
+        ("at < TIMESTAMP '2026-03-29 12:00:00'", BERLIN, routed_query.NO_CONDITION),
+        ("at < TIMESTAMP_NTZ '2026-01-03 12:00:00'", None, ""),
+        ("hour(at) < 3", None, routed_query.NO_CONDITION),
+    ],
+)
+def test_a_condition_that_needs_the_time_zone_says_so(
+    condition: str, zone: dt.tzinfo | None, why: str
+) -> None:
+    """In Spark a TIMESTAMP has a zone: a column without one is converted by that of the session."""
+    table = KnownTable("u", "c.s.t", Schema(0, (Field(1, "at", "timestamp"),)))
+    reader = SqlReader("spark", SchemaMap({("c", "s", "t"): table}))
+    sql = f"SELECT * FROM t WHERE {condition}"
+    (found,) = routed_query.parsed(sql, reader, ("c", "s"), table, zone).references
+    assert found.why_not == why
 
 
 def test_properties_of_another_table_leave_no_row_out(world: Callable[..., World]) -> None:

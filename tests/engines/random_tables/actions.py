@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +39,14 @@ from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.execution import ExecutionRequest, ExecutionResult
-from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
+from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering, by_tree
 from reconciler.table.audits import waiting_batches
 from reconciler.table.block_ids import COLUMN
+from reconciler.table.cut_tree import Cut, Tree, made
 from reconciler.table.schema import SortColumn, SpecField, spec_terms
 from reconciler.table.summary_keys import PLAN_ID
 from tests.engines.random_tables.tables import RandomTable
+from tests.engines.random_tables.values import Random, in_domain, random_value
 from tests.spark.ledger import FileLease, FileLedger
 
 _numbers = itertools.count(1)
@@ -91,6 +93,27 @@ def engine(config: Any, directory: Path) -> Iterator[Engine]:
         yield Engine(config, directory, pool)
 
 
+def random_tree(random: Random, columns: Sequence[t.NestedField]) -> Tree:
+    """A tree of some of these columns, with cuts at NULL and NaN too."""
+
+    def node(depth: int) -> Any:
+        if not depth:
+            return None
+        one = random.choice(columns)
+        value = in_domain(one.field_type, random_value(random, one.field_type))
+        if random.random() < 0.1:
+            value = None
+        special = value is None or value != value
+        cut = Cut(one.field_id, value, not special and random.random() < 0.5)
+        return cut, node(random.randrange(depth)), node(random.randrange(depth))
+
+    root = node(4)
+    leaves = made(root, []).nodes.count(-1)
+    return made(
+        root, [random.choice([0, *(one.field_id for one in columns)]) for _ in range(leaves)]
+    )
+
+
 class Draw:
     """Draws actions for a table as it is now; [] where a kind has nothing to do."""
 
@@ -130,6 +153,8 @@ class Draw:
         kind = self.random.random()
         if kind < 0.3:
             return ARRIVAL
+        if kind > 0.8:
+            return by_tree(random_tree(Random(kind), columns))
         if kind < 0.5 and len(some) == 2:
             return Hilbert(tuple(SortColumn(one.field_id) for one in some))
         return Lexicographic(key)

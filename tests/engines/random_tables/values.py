@@ -153,3 +153,15 @@ def internal(value: Any) -> Any:
     if isinstance(value, dt.time):
         return ((value.hour * 60 + value.minute) * 60 + value.second) * 10**6 + value.microsecond
     return value
+
+
+def in_domain(kind: t.IcebergType, value: Any) -> Any:
+    """A value as the cuts of trees hold it."""
+    if isinstance(kind, t.DecimalType):
+        unscaled = int(value.scaleb(kind.scale))
+        return unscaled if kind.precision <= 18 else (unscaled + (1 << 135)).to_bytes(17, "big")
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    if isinstance(value, str):
+        return value.encode()
+    return int(value) if isinstance(value, bool) else internal(value)
