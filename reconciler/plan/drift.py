@@ -236,9 +236,13 @@ def _components(units: _Units) -> list[_Units]:
         return []
     order = np.lexsort((end, start))
     reach = np.maximum.accumulate(end[order])
-    begins = np.concatenate(([True], start[order][1:] > reach[:-1]))
-    pieces = np.split(order, np.flatnonzero(begins)[1:])
-    return [units.take(piece) for piece in pieces if len(piece) > 1]
+    begins = np.flatnonzero(np.concatenate(([True], start[order][1:] > reach[:-1])))
+    ends = np.append(begins[1:], len(order))
+    several = np.flatnonzero(ends - begins > 1)
+    return [
+        units.take(order[first:last])
+        for first, last in zip(begins[several].tolist(), ends[several].tolist(), strict=True)
+    ]
 
 
 def _tiers(

@@ -54,7 +54,8 @@ def _check_plain(value: Any) -> None:
                 raise ValueError("a canonical document has text as keys only")
             left.extend(item.values())
         elif isinstance(item, list | tuple):
-            left.extend(item)
+            if set(map(type, item)) != {str}:  # such as the paths of all files of a table
+                left.extend(item)
         elif isinstance(item, float):
             raise ValueError("a canonical document holds no floats")
         elif isinstance(item, int):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,16 @@ class Scale:
 def _dense(place: Int64, count: int) -> Int64:
     found: Int64 = (np.cumsum(np.bincount(place, minlength=count) > 0) - 1)[place]
     return found
+
+
+def least_of(lower: Array) -> Any:
+    """Return the least lower bound that is no NaN; byte strings sort but have no minimum."""
+    return np.sort(lower)[0] if lower.dtype.kind == "S" else np.fmin.reduce(lower)
+
+
+def greatest_of(upper: Array) -> Any:
+    """Return the greatest upper bound, NaN if one of them is."""
+    return np.sort(upper)[-1] if upper.dtype.kind == "S" else upper.max()
 
 
 def keep_scale(column: ColumnBounds, scale: Scale) -> None:

@@ -14,8 +14,8 @@ from reconciler.advisor.situation import Situation
 from reconciler.advisor.spent import Left
 from reconciler.plan.small_files import small_files
 from reconciler.table.filetable import Array, ColumnBounds, FileTable, Int64
+from reconciler.table.scales import greatest_of, least_of
 from reconciler.table.schema import SortColumn
-from reconciler.table.values import Kind
 
 KeyOf = Callable[[Situation], Sequence[SortColumn]]
 """Returns the key in whose order the small files of a table are merged."""
@@ -105,16 +105,9 @@ def _bounded(column: ColumnBounds, rewrites: Sequence[Left]) -> ColumnBounds:
         if own is not None and own.bounded.all():
             lower, upper = _placed(lower, places, own.lower), _placed(upper, places, own.upper)
         elif len(known):
-            lower[places], upper[places] = _around(column, known)
+            lower[places] = least_of(column.lower[known])
+            upper[places] = greatest_of(column.upper[known])
     return replace(column, lower=lower, upper=upper)
-
-
-def _around(column: ColumnBounds, files: Int64) -> tuple[object, object]:
-    """Return the least lower bound of these files that is no NaN, and the greatest upper bound."""
-    lower, upper = column.lower[files], column.upper[files]
-    if column.kind is Kind.INT:
-        return lower.min(), upper.max()
-    return np.sort(lower)[0], np.sort(upper)[-1]
 
 
 def _placed(values: Array, places: Int64, own: Array) -> Array:

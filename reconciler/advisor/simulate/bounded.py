@@ -14,6 +14,7 @@ import numpy as np
 from reconciler.advisor.simulate.layout import Layout, Written, as_in_manifest, simulated_files
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Float64, Int64
+from reconciler.table.scales import greatest_of, least_of
 from reconciler.table.values import Kind
 
 MAX_BOUNDED_GROUPS = 64
@@ -45,11 +46,12 @@ def _outputs(files: FileTable, layout: Layout) -> TableView:
     edges, unknown = np.linspace(0.0, float(rows), count + 1), np.full(count, UNKNOWN)
     columns = {}
     for field, column in files.columns.items():
-        # numpy sorts byte strings but has no minimum for them
         lower, upper = (
-            np.sort(column.lower)[:1].repeat(count),
-            np.sort(column.upper)[-1:].repeat(count),
-        )
+            np.full(count, bound, dtype=own.dtype)
+            for bound, own in (
+                (least_of(column.lower), column.lower), (greatest_of(column.upper), column.upper),
+            )
+        )  # fmt: skip
         if layout.ordering.lead is not None and field == layout.ordering.lead.field_id:
             gone = int(np.minimum(files.position_deleted, column.nulls).sum())
             first = int(column.nulls.sum())

@@ -19,8 +19,9 @@ from reconciler.plan.ordering import Ordering
 from reconciler.queries.stored_columns import StoredColumns, in_order, stored_columns
 from reconciler.queries.table_view import TableView
 from reconciler.table.borrowed_rows import moved, nearest
-from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Float64, Int64
+from reconciler.table.filetable import Array, Bool, FileTable, Float64, Int64
 from reconciler.table.sample import DataBytes, RowSample
+from reconciler.table.scales import greatest_of, least_of
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.stable_order import distinct_ranks
 from reconciler.table.values import Kind
@@ -256,21 +257,7 @@ def _pool_column(
     exact = bool(bounds.bounded.all())
     return PoolColumn(
         bounds.kind, full, distinct,
-        _least(bounds) if exact else None,
-        _greatest(bounds) if exact else None,
+        least_of(bounds.lower) if exact else None,
+        greatest_of(bounds.upper) if exact else None,
         absences,
     )  # fmt: skip
-
-
-def _least(bounds: ColumnBounds) -> object:
-    """Return the least lower bound that is no NaN; byte strings sort but have no minimum."""
-    if bounds.kind is Kind.BYTES:
-        return np.sort(bounds.lower)[0]
-    return np.fmin.reduce(bounds.lower)
-
-
-def _greatest(bounds: ColumnBounds) -> object:
-    """Return the greatest upper bound, NaN if one of them is."""
-    if bounds.kind is Kind.BYTES:
-        return np.sort(bounds.upper)[-1]
-    return bounds.upper.max()
