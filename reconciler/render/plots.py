@@ -430,5 +430,5 @@ def added_costs(found: Replayed) -> str:
         ax.set_xlabel("days")
         ax.set_ylabel("cost, in bytes of reading")
         _byte_steps(ax.yaxis, most)
-        ax.legend(frameon=False)
+        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         return _svg(figure, "costs of policies as they add up")

@@ -39,6 +39,8 @@ from tests.advisor.worlds import (
 
 PER_FILE, FILES = 250, 32
 SIZE = ROW_BYTES * PER_FILE
+CELLS = {DATE: 12, PART: 16}
+"""By column of the condition, the bytes that a query reads of a row: it, and the amount."""
 LITERAL = replace(
     SETTINGS, literal=True, forecast=window_once, target_bytes=SIZE, row_group_bytes=SIZE,
     open_bytes=0,
@@ -116,6 +118,64 @@ def test_boundary_files_are_sorted_by_the_column_that_speaks_for_it() -> None:
     found = recluster(advise(table(), workload(asked(PART, 64)), LITERAL))
     assert [column.field_id for one in found for column in one.ordering.key] == [PART]
     assert sum(len(one.inputs) for one in found) > FILES / 2
+
+
+def _by_hand(
+    rows: np.ndarray,
+    read: int,
+    queries: list[tuple[int, int]],
+    alpha: float,
+    beta: float,
+    limit: float,
+) -> tuple[np.ndarray, set[int]]:
+    """Return what rewriting each file would save by Eq. 3 and 6, and the files of Algorithm 2's cut
+    under Eq. 2, 4 and 5, over the rows themselves.
+
+    rows: values of the column, [files, rows]. read: bytes that a query reads of a file."""
+    saving = np.zeros(len(rows))
+    for low, high in queries:
+        for number, values in enumerate(rows):
+            if values.min() <= high and values.max() >= low:
+                unused = 1.0 - np.mean((values >= low) & (values <= high))
+                saving[number] += unused * read + beta * unused
+    cost = 4.0 * SIZE
+    best = sorted(range(len(rows)), key=lambda number: -saving[number])
+    cuts = [alpha * cost * cut - saving[best[:cut]].sum() for cut in range(1, len(best) + 1)]
+    cut = int(np.argmin(cuts)) + 1 if min(cuts) < 0.0 else 0
+    return saving, set(best[: int(min(cut, limit // cost))])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "allowance"),
+    [(1.0, 0.0, None), (2.0, 0.0, None), (0.5, 2.0, 10.0), (1.0, 0.0, 1.0)],
+)
+@pytest.mark.parametrize("column", [DATE, PART])
+def test_a_decision_is_that_of_the_equations_by_hand(
+    column: int, alpha: float, beta: float, allowance: float | None
+) -> None:
+    """Utilization is estimated from bounds; by hand it is counted over the rows."""
+    world, asks = table(), asked(column, 64, width=40 if column == DATE else 900)
+    settings = replace(
+        LITERAL, alpha=alpha, beta_openings=beta, allowance=allowance, open_bytes=500,
+        debt_share=1.0, debt=Debt(spent=100_000.0, realised=40_000.0),
+    )  # fmt: skip
+    situation = situation_of(_given(world, workload(asks), settings))
+    values = world.values[column].reshape(FILES, PER_FILE)
+    ranges = [one.literals for one in asks]
+    opened = sum(
+        values[number].min() <= high and values[number].max() >= low
+        for low, high in ranges for number in range(FILES)
+    )  # fmt: skip
+    read = CELLS[column] * PER_FILE
+    unit = read + 500 + 250  # a row group's opening is half of that of a file
+    limit = np.inf if allowance is None else 40_000.0 - 100_000.0 + allowance * 64 * unit
+    saving, chosen = _by_hand(values, read, ranges, alpha, beta * 500, limit)
+    found, by_shape = cut_of_window(situation)
+    assert opened > 64
+    assert by_shape.sum() == pytest.approx(saving.sum(), rel=0.05)
+    assert abs(len(chosen) - len(found.chosen)) <= 1
+    if column == DATE:  # all files hold all parts, so that they are alike
+        assert len(chosen ^ set(found.chosen.tolist())) <= 2
 
 
 def test_only_the_last_queries_count() -> None:
