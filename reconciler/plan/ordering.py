@@ -212,7 +212,11 @@ class CutTree(Ordering):
 
     def text(self, schema: Schema) -> str:
         """`tree of 131 leaves, cut by distance, fare`: columns whose cuts part most leaves come
-        first."""
+        first. `4 bands of day, each sorted by shop`, where one column is cut and another one
+        sorts."""
+        if self.tree.bands is not None:
+            along, sorted_by = (schema.name_of(field) for field in self.tree.bands)
+            return f"{self.tree.leaves} bands of {along}, each sorted by {sorted_by}"
         names = ", ".join(schema.name_of(field) for field in self.tree.by_weight)
         return f"tree of {self.tree.leaves} leaves, cut by {names}"
 

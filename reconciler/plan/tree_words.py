@@ -25,7 +25,8 @@ class Line:
 def lines(tree: Tree, schema: Schema, depth: int, *, show_literals: bool) -> Iterator[Line]:
     """Yield the nodes down to a depth, each before its left and then its right subtree.
 
-    show_literals: values are those of queries, which are shown only if a person asks for them.
+    show_literals: values are those of queries or of rows, which are shown only if a person asks for
+    them.
     """
     leaf = 0
     for at, node, leaves in tree.walk():

@@ -248,6 +248,15 @@ class Tree:
                     below[field] = below.get(field, 0) + leaves
         return tuple(sorted(below, key=lambda field: (-below[field], field)))
 
+    @property
+    def bands(self) -> tuple[int, int] | None:
+        """Return the only column that is cut, and the other one that all leaves are sorted by; None
+        for another tree."""
+        fields = {cut.field_id for cut in self.cuts}
+        if self.pairs or len(fields) != 1 or len(set(self.inner)) != 1 or self.inner[0] in fields:
+            return None
+        return (self.cuts[0].field_id, self.inner[0]) if self.inner[0] else None
+
     def leaves_left_of(self, at: int) -> int:
         """Return the number of leaves left of the cut of node `at`, which is no leaf."""
         return self._first_leaf[self._right[at]] - self._first_leaf[at]

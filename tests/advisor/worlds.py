@@ -17,6 +17,7 @@ from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import table_view
 from reconciler.table.filetable import FileTable
+from reconciler.table.left_to_spark import CODEC
 from reconciler.table.schema import Field, Schema
 
 DAY = 86_400_000
@@ -128,6 +129,11 @@ SETTINGS = Settings(
     open_bytes=2_000,
     now_ms=20 * DAY,
 )
+
+
+def written_by_spark(settings: Settings) -> Settings:
+    """Return the settings of a table that Spark has to write: files end at no value of a column."""
+    return replace(settings, metadata=replace(settings.metadata, properties={CODEC: "lz4"}))
 
 
 def advise(

@@ -52,7 +52,7 @@ def refused_blocks(situation: Situation, orderings: Iterable[Ordering]) -> tuple
     """Return why trees get no ids although the policy names a column, and which conditions of the
     queries no cut of trees serves."""
     wanted = situation.settings.trees.block_column
-    trees = [one.tree for one in orderings if one.tree is not None]
+    trees = [one.tree for one in orderings if one.tree is not None and one.tree.bands is None]
     if situation.facts.refused or not (wanted or trees):
         return ()
     large = next((why for tree in trees if (why := too_large(tree))), "")

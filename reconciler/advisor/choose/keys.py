@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 
 from reconciler.advisor.advice import QD_TREE
 from reconciler.advisor.choose import trees
+from reconciler.advisor.choose.bands import banded
 from reconciler.advisor.choose.sizes import Simulated, in_parts, left_to_read, sized
 from reconciler.advisor.choose.unseen import by_other_queries
 from reconciler.advisor.judge.candidate import (
@@ -24,7 +26,6 @@ from reconciler.advisor.judge.candidate import (
     weigh,
     what_if,
 )
-from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.wair.signature import candidate_keys
@@ -44,6 +45,9 @@ CURVE = 0.98
 """Share of a Hilbert curve's net saving that counts beside sorts. The execution ranks rows by
 sampled quantiles, which the what-if does not show, and any later rewrite along a curve takes whole
 partitions."""
+BANDS = CURVE**2
+"""Share of the net saving of bands that counts beside sorts: they have to save as much more than a
+curve as a curve has to save more than a sort."""
 
 NEAR = 0.8
 """Share of the best net saving by a thin sample from which a tree is judged on the full one."""
@@ -78,48 +82,62 @@ def ranked(
     )
     if not scored:
         return []
+    grown: Ordering | None = None
     if quick is not None:
         more: list[Ordering] = nested_pairs(scored, quick)
         if trees.tries_trees(situation, rows, columns):
-            tree = trees.tree_ordering(situation, quick, quick=True)
-            more += [] if tree is None else [tree]
-        scored = _by_net(situation, scored + _scored(situation, rows, more, quick, before))
+            grown = trees.tree_ordering(situation, quick, quick=True)
+            more += [] if grown is None else [grown]
+        bands = banded(
+            situation, scored, quick, lambda one: _scored(situation, rows, [one], quick, before)
+        )
+        scored += bands + _scored(situation, rows, more, quick, before)
+        scored = _by_net(situation, scored)
     if situation.settings.mode == QD_TREE:
-        scored = [one for one in scored if one.ordering.tree is not None]
+        scored = [one for one in scored if one.ordering == grown]
     full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
     if full is None or not scored:
         return scored
-    chosen = _finalists(situation, scored)
-    finalists = [_judged(situation, candidate, full, before, passes) for candidate in chosen]
-    finalists.sort(key=lambda item: -_rated(situation, item[0]))
-    best = _sharpened(situation, *finalists[0], full, passes)
-    others = [candidate for candidate, _ in finalists[1:]]
+    chosen = _finalists(situation, scored, grown)
+    finalists = [
+        _judged(situation, one, full, before, passes, grown=one.ordering == grown) for one in chosen
+    ]
+    finalists.sort(key=lambda item: -_rated(situation, item.candidate))
+    best = _sharpened(situation, finalists[0], full, passes)
+    others = [item.candidate for item in finalists[1:]]
     rest = [candidate for candidate in scored if not any(candidate is one for one in chosen)]
     return [best, *others, *rest[:1]]
 
 
-def _sharpened(
-    situation: Situation,
-    best: Candidate,
-    simulated: tuple[Layout, Outcome] | None,
-    pool: Pool,
-    passes: Passes,
-) -> Candidate:
+class _Finalist(NamedTuple):
+    """A candidate that was judged on the full sample."""
+
+    candidate: Candidate
+    """The rewrite."""
+    simulated: Simulated | None
+    """Its simulation; None if the full sample adds nothing."""
+    grown: bool
+    """Whether it is a tree that was grown for the queries."""
+
+
+def _sharpened(situation: Situation, best: _Finalist, pool: Pool, passes: Passes) -> Candidate:
     """Return the best candidate judged by queries that it was not made for, and with the sample's
     own error, which only lowers the bound: what is refused without it is refused with it."""
-    if simulated is None:
-        return best
-    made = Simulated(best, *simulated)
-    if best.ordering.tree is not None:
+    made = best.simulated
+    if made is None:
+        return best.candidate
+    if best.grown:
         made = by_other_queries(situation, made, pool)
     if not passes(made.candidate):
         return made.candidate
     return sharpen(situation, *made, pool)
 
 
-def _finalists(situation: Situation, scored: Sequence[Candidate]) -> list[Candidate]:
+def _finalists(
+    situation: Situation, scored: Sequence[Candidate], grown: Ordering | None
+) -> list[Candidate]:
     """Return the candidates that are judged on the full sample: the best, the best curve if row
-    groups or files may become smaller, and a tree that is not far behind.
+    groups or files may become smaller, and the grown tree if it is not far behind.
 
     A curve gains most by smaller sizes: it orders rows by several columns, and large row groups
     show little of it. A tree gains by the sample: leaves have more of its rows than slices need.
@@ -131,7 +149,7 @@ def _finalists(situation: Situation, scored: Sequence[Candidate]) -> list[Candid
         best += [one for one in scored[FINALISTS:] if one.ordering.curve][:1]
     best += [
         one for one in scored[FINALISTS:]
-        if one.ordering.tree is not None and one.net >= NEAR * max(scored[0].net, 0.0)
+        if one.ordering == grown and one.net >= NEAR * max(scored[0].net, 0.0)
     ]  # fmt: skip
     return best
 
@@ -192,11 +210,12 @@ def _by_net(situation: Situation, candidates: Sequence[Candidate]) -> list[Candi
 def _rated(situation: Situation, candidate: Candidate) -> float:
     """Return what candidates are compared by: a curve has to be clearly better than a sort, and a
     tree has to leave clearly less to read than a key."""
-    if candidate.ordering.tree is not None:
+    tree = candidate.ordering.tree
+    if tree is not None and tree.bands is None:
         return candidate.net - (1.0 - trees.CLEARLY) * left_to_read(situation, candidate)
     if candidate.ordering.lead is not None or candidate.net < 0.0:
         return candidate.net
-    return candidate.net * CURVE
+    return candidate.net * (CURVE if tree is None else BANDS)
 
 
 def nested_pairs(ranked: Sequence[Candidate], pool: Pool) -> list[Ordering]:
@@ -230,23 +249,25 @@ def _judged(
     pool: Pool,
     before: tuple[ShapeReading, ...],
     passes: Passes,
-) -> tuple[Candidate, tuple[Layout, Outcome] | None]:
-    """Return the same key judged on the full sample, in files and row groups of the best sizes, and
-    its simulation; None if that adds nothing. A tree is built again for that sample, and for what
-    its rows will take."""
+    *,
+    grown: bool,
+) -> _Finalist:
+    """Return the same key judged on the full sample, in files and row groups of the best sizes. A
+    grown tree is built again for that sample, and for what its rows will take."""
     ordering, found = candidate.ordering, None
-    if ordering.tree is not None:
+    if grown:
         found = trees.tree_found(situation, pool, candidate.written_share)
         if found is not None:
             ordering = by_tree(found.tree)
     layout = planned_layout(situation, candidate.rows, ordering)
     outcome = what_if(situation, candidate.rows, layout, pool)
     if outcome is None or outcome.written.label == "bound":
-        return candidate, None
+        return _Finalist(candidate, None, grown)
     made = weigh(situation, candidate.rows, layout, before, outcome)
-    made, layout, outcome = sized(
+    simulated = sized(
         situation, in_parts(situation, Simulated(made, layout, outcome), pool, found), pool,
         refused=lambda other: not passes(other),
     )  # fmt: skip
     training = None if found is None else found.training
-    return replace(made, training=training), (layout, outcome)
+    made = replace(simulated.candidate, training=training)
+    return _Finalist(made, simulated._replace(candidate=made), grown)

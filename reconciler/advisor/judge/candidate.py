@@ -24,7 +24,7 @@ from reconciler.advisor.situation import Situation
 from reconciler.advisor.spent import NOT_SLICED, Left, Sliced
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.plan import reasons
-from reconciler.plan.grouping import PACK_TARGETS
+from reconciler.plan.grouping import MAX_GROUP_BYTES, PACK_TARGETS
 from reconciler.plan.ordering import Ordering
 from reconciler.plan.sentence import Sentence, sentence
 from reconciler.queries.read_cost import ShapeReading, read_shape
@@ -149,7 +149,10 @@ def planned_layout(
 
 def _group_of(files: FileTable, ordering: Ordering, target_bytes: int) -> Int64:
     """Return the group in which each file is rewritten, int64[files], found once for all orderings
-    that group alike: by a tree, or by the first column of a key."""
+    that group alike: by a tree, or by the first column of a key. What a curve or a tree orders is
+    one group unless it is too large for one."""
+    if not ordering.merges_small and int(files.bytes.sum()) <= MAX_GROUP_BYTES:
+        return np.zeros(len(files), dtype=np.int64)
     first = tuple(column.field_id for column in ordering.key[:1])
     size = target_bytes if ordering.merges_small else 0
     key = ordering.name, first if ordering.tree is None else ordering.tree.name, size

@@ -18,8 +18,9 @@ from reconciler.advisor.choose.slices import in_one
 from reconciler.advisor.situation import Situation
 from reconciler.plan.drift import declared_drift
 from reconciler.plan.execution import plan_of_file, plans_of_files
-from reconciler.plan.leaf_drift import leaves_met
+from reconciler.plan.leaf_drift import leaves_met, meets
 from reconciler.plan.ordering import Ordering
+from reconciler.table.cut_tree import Tree
 from reconciler.table.filetable import UNKNOWN, Array, FileTable, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
 
@@ -40,6 +41,10 @@ slices meet in some files."""
 ALIKE = 1.5
 """Leaves that the files of a run meet at most, of the root of all leaves, to be in a tree like the
 one that was found now."""
+
+BANDS_ALIKE = 3.0
+"""Files of a run that hold a value of the column that sorts bands, at most, for each band that the
+run has rows of: half and twice as many bands are alike."""
 
 MOST_TIERS = 6
 """Sets of runs that are tried, the largest first."""
@@ -101,9 +106,7 @@ def _overlapping(files: FileTable, ordering: Ordering) -> bool:
     files do not show, whatever they are."""
     if ordering.lead is None:
         return True
-    ranges = ranges_of(files, ordering.lead.field_id)
-    judged = np.flatnonzero(ranges.known)
-    return depth_of(ranges, judged, np.maximum(files.records, 0)).mean >= SEVERAL
+    return _depth(files, ordering.lead.field_id) >= SEVERAL
 
 
 def tiers(situation: Situation, rows: Int64) -> list[Int64]:
@@ -150,15 +153,33 @@ def _in_order(situation: Situation, run: Int64, ordering: Ordering) -> bool:
     """Whether the files of a run are in the order of the key already.
 
     A tree is found again at each plan, with other cuts: a run is in its order if it is in that of a
-    tree like it, so that its files meet few leaves. One that is sorted by a column meets most.
+    tree like it, so that its files meet few leaves. One that is sorted by a column meets most. In
+    bands, the files have to be sorted by their other column too.
     """
-    if ordering.tree is not None:
-        met = leaves_met(situation.table, ordering.tree, run)
-        return float(np.average(met, weights=np.maximum(situation.table.records[run], 1))) <= (
-            ALIKE * float(np.sqrt(ordering.tree.leaves))
+    tree = ordering.tree
+    if tree is not None:
+        met = leaves_met(situation.table, tree, run)
+        each = np.average(met, weights=np.maximum(situation.table.records[run], 1))
+        alike = float(each) <= ALIKE * float(np.sqrt(tree.leaves))
+        return alike and (
+            tree.bands is None or _sorted_in_bands(situation, run, tree, tree.bands[1])
         )
     drift = declared_drift(situation.table.take(run), ordering, 2)
     return not any(found.rewrite for found in drift)
+
+
+def _sorted_in_bands(situation: Situation, run: Int64, tree: Tree, sorted_by: int) -> bool:
+    """Whether about as many files of the run hold a value of the column that sorts bands as bands
+    have files of the run."""
+    bands = int(np.count_nonzero(meets(situation.table, tree, run).any(axis=0)))
+    return _depth(situation.table.take(run), sorted_by) <= BANDS_ALIKE * bands
+
+
+def _depth(files: FileTable, field_id: int) -> float:
+    """Return the mean number of files that hold a value of the column."""
+    ranges = ranges_of(files, field_id)
+    judged = np.flatnonzero(ranges.known)
+    return float(depth_of(ranges, judged, np.maximum(files.records, 0)).mean)
 
 
 def _bytes(situation: Situation, rows: Int64) -> float:
