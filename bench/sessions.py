@@ -8,8 +8,9 @@ column or drops one, and looks at the rest at every step. Tables differ in the c
 people care about. The advisor sees 14 days of sessions; what is reported are the sessions of the
 7 days after them, by other people of the same kind. The best in hindsight is the least, by those
 later sessions, of the whole table sorted by every column and along the curve of every set of
-columns. Beside it stands what the log can tell: chosen against the best key of the recorded
-queries, and what that key reads of the later ones.
+columns. What is chosen where no tree is grown for the queries shows what keys, curves and bands of
+two columns leave. Beside both stands what the log can tell: chosen against the best key of the
+recorded queries, and what that key reads of the later ones.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from unittest import mock
 
 import numpy as np
 
 from bench.replay.table import SimulatedTable, empty_table
 from bench.results import write_section
 from reconciler.advisor.advice import HORIZON_MS, Settings
+from reconciler.advisor.choose import trees
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.plan.ordering import Ordering, best_of
 from reconciler.queries.demanded import demands
@@ -169,6 +172,9 @@ def measured(seed: int) -> list[str]:
     settings = settings_of(table)
     actions = ours(table, recorded, settings)
     chosen, *_ = carry_out(table, actions, settings, [])
+    with mock.patch.object(trees, "tries_trees", lambda *_: False):
+        ungrown = ours(table, recorded, settings)
+    plain, *_ = carry_out(table, ungrown, settings, [])
     every = np.arange(len(table.files), dtype=np.int64)
     together = np.zeros(len(every), dtype=np.int64)
     tried, known = {}, {}
@@ -188,10 +194,15 @@ def measured(seed: int) -> list[str]:
         shares = [rows_read(parted, later), rows_in_groups(parted, later)]
         within += [f"{share / rows_read(table, later):.3f}" for share in shares]
     return [
-        str(seed), f"{len(asked)}", " + ".join(_key(action) for action in actions) or "nothing",
-        f"{read:.3f}", best, f"{tried[best]:.3f}", f"{read / tried[best]:.2f}",
+        str(seed), f"{len(asked)}", _keys(actions), f"{read:.3f}",
+        _keys(ungrown), f"{rows_read(plain, later) / rows_read(table, later):.3f}",
+        best, f"{tried[best]:.3f}", f"{read / tried[best]:.2f}",
         f"{again / known[recalled]:.2f}", f"{tried[recalled] / tried[best]:.2f}", *within,
     ]  # fmt: skip
+
+
+def _keys(actions: Sequence[object]) -> str:
+    return " + ".join(map(_key, actions)) or "nothing"
 
 
 def _key(action: object) -> str:
@@ -203,7 +214,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.sessions")
     parser.add_argument("--seeds", default="1,2,3")
     seeds = [int(seed) for seed in parser.parse_args(arguments).seeds.split(",")]
-    head = ["seed", "recorded queries", "chosen", "rows read / before", "best in hindsight",
+    head = ["seed", "recorded queries", "chosen", "rows read / before",
+            "chosen without a grown tree", "rows read / before", "best in hindsight",
             "rows read / before", "chosen / best", "of the recorded queries",
             "best of the recorded queries / best",
             *(f"in {parts} row groups a file, {of}" for parts in PARTS
@@ -215,7 +227,8 @@ def main(arguments: Sequence[str]) -> int:
     notes = (
         "Synthetic sessions: no recorded ones are stored here. 128,000 rows of six columns in 128 "
         "files, about 12 sessions a day; what is read is counted over 7 days of sessions that no "
-        "decision saw. Best in hindsight: the least of all 63 keys by those later sessions. Of "
+        "decision saw. Without a grown tree: keys, curves and bands of two columns. Best in "
+        "hindsight: the least of all 63 keys by those later sessions. Of "
         "the recorded queries: chosen / best of the 63 by these, which is all that a "
         "decision can know, and what that key reads of the later ones / best in hindsight. Last "
         "columns: what is chosen where row groups are a quarter or an eighth of a file, of the "
