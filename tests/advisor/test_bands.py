@@ -82,9 +82,8 @@ def test_bands_are_chosen_where_most_queries_ask_for_one_of_two_columns():
     advice = decide(_given(table))
     (action,) = [item.action for item in advice.actions]
     assert isinstance(action, Recluster) and action.ordering.tree is not None
-    assert action.ordering.tree.bands == (DATE, PART)
-    text = action.ordering.text(SCHEMA)
-    assert text == f"{action.ordering.tree.leaves} bands of day, each sorted by part"
+    assert set(action.ordering.tree.bands or ()) == {DATE, PART}
+    assert str(action.ordering.tree.leaves) in action.ordering.text(SCHEMA)
     later = workload(_asked(2, 400)).shapes
     before = reading(table, later, SMALL_FILES)[1]
     found = reading(table.apply(action, 0), later, SMALL_FILES)[1]

@@ -37,8 +37,7 @@ LEAST_FILES = 2
 def banded(
     situation: Situation, ranked: Sequence[Candidate], pool: Pool, judge: Judge
 ) -> list[Candidate]:
-    """Return bands of the best pair of columns among these keys, judged: in both directions, and in
-    the better one with half and twice as many bands as long as that saves more.
+    """Return bands of the best pair of columns among these keys, judged, in both directions.
 
     None where trees alone are asked for, or where Spark writes, which ends files by size.
     """
@@ -50,19 +49,27 @@ def banded(
     if most < 2 or not all(_bounded(situation, field) for field in pair):
         return []
     first = min(FIRST, 1 << (most.bit_length() - 1))
-    starts = [(made, own) for own in permutations(pair) for made in _tried(pool, own, first, judge)]
-    if not starts:
-        return []
-    start, own = max(starts, key=lambda item: item[0].net)
-    fewer = [first >> power for power in range(1, first.bit_length() - 1)]
-    more = [first << power for power in range(1, MOST.bit_length()) if first << power <= most]
-    found = _climbed(pool, own, fewer, judge, start)
-    if all(made.net <= start.net for made in found):
-        found += _climbed(pool, own, more, judge, start)
-    return [*(made for made, _ in starts), *found]
+    found = [one for own in permutations(pair) for one in _climbed(pool, own, first, most, judge)]
+    return list({one.ordering: one for one in found}.values())
 
 
 def _climbed(
+    pool: Pool, pair: Sequence[int], first: int, most: int, judge: Judge
+) -> list[Candidate]:
+    """Return the rewrites in `first` bands, and in half as many as long as that saves more, else in
+    twice as many."""
+    start = _tried(pool, pair, first, judge)
+    if not start:
+        return []
+    fewer = [first >> power for power in range(1, first.bit_length() - 1)]
+    more = [first << power for power in range(1, MOST.bit_length()) if first << power <= most]
+    found = _uphill(pool, pair, fewer, judge, start[0])
+    if all(one.net <= start[0].net for one in found):
+        found += _uphill(pool, pair, more, judge, start[0])
+    return [*start, *found]
+
+
+def _uphill(
     pool: Pool, pair: Sequence[int], counts: Sequence[int], judge: Judge, start: Candidate
 ) -> list[Candidate]:
     """Return the rewrites in these numbers of bands, up to the first that saves no more."""

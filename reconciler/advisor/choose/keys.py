@@ -84,29 +84,39 @@ def ranked(
         return []
     grown: Ordering | None = None
     if quick is not None:
-        more: list[Ordering] = nested_pairs(scored, quick)
         if trees.tries_trees(situation, rows, columns):
             grown = trees.tree_ordering(situation, quick, quick=True)
-            more += [] if grown is None else [grown]
-        bands = banded(
-            situation, scored, quick, lambda one: _scored(situation, rows, [one], quick, before)
-        )
-        scored += bands + _scored(situation, rows, more, quick, before)
-        scored = _by_net(situation, scored)
+        scored = _with_others(situation, scored, grown, quick, before)
     if situation.settings.mode == QD_TREE:
         scored = [one for one in scored if one.ordering == grown]
     full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
     if full is None or not scored:
         return scored
     chosen = _finalists(situation, scored, grown)
+    rest = [candidate for candidate in scored if not any(candidate is one for one in chosen)]
     finalists = [
         _judged(situation, one, full, before, passes, grown=one.ordering == grown) for one in chosen
     ]
     finalists.sort(key=lambda item: -_rated(situation, item.candidate))
     best = _sharpened(situation, finalists[0], full, passes)
-    others = [item.candidate for item in finalists[1:]]
-    rest = [candidate for candidate in scored if not any(candidate is one for one in chosen)]
-    return [best, *others, *rest[:1]]
+    return [best, *(item.candidate for item in finalists[1:]), *rest[:1]]
+
+
+def _with_others(
+    situation: Situation,
+    scored: Sequence[Candidate],
+    grown: Ordering | None,
+    pool: Pool,
+    before: tuple[ShapeReading, ...],
+) -> list[Candidate]:
+    """Return these keys with the orders that follow from the best of them, and the grown tree."""
+    rows, trees_grown = scored[0].rows, [] if grown is None else [grown]
+
+    def judge(*orderings: Ordering) -> list[Candidate]:
+        return _scored(situation, rows, orderings, pool, before)
+
+    others = judge(*nested_pairs(scored, pool), *trees_grown)
+    return _by_net(situation, [*scored, *banded(situation, scored, pool, judge), *others])
 
 
 class _Finalist(NamedTuple):

@@ -137,14 +137,17 @@ class _Order:
         )
 
     def _alike_in_leaves(self, column: SortColumn) -> Float64:
-        """Return the same for a column of a tree: all rows of a row group that has one value."""
+        """Return the same for a column of a tree: the rows with one value in a leaf that is sorted
+        by it, and all rows of a row group that has one value."""
         rows, starts, each = self.rows, self.groups.starts, self.groups.each
         ranks = rows.ranks[column.field_id]
         least, most = np.minimum.reduceat(ranks, starts), np.maximum.reduceat(ranks, starts)
         ordered = self._in_leaves_by(column.field_id)
         together = np.ones(len(starts))
-        if ordered is not None:
-            together = rows_of_keys(rows.pool, (column,), rows.order, starts)
+        if ordered is not None and rows.leaf is not None:
+            leaf = np.empty_like(rows.leaf)
+            leaf[rows.order] = rows.leaf
+            together = rows_of_keys(rows.pool, (column,), rows.order, starts, parts=leaf)
         found = together if ordered is None else np.where(ordered, together, 1.0)
         return np.where(least == most, each, found)
 

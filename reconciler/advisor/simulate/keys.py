@@ -34,20 +34,24 @@ def rows_of_keys(
     order: Int64 | None = None,
     starts: Int64 = EVERY_ROW,
     spec: PartitionSpec | None = None,
+    parts: Int64 | None = None,
 ) -> Float64:
-    """Return how many rows of the table have one key, in one partition of `spec`: float64[slices],
-    the geometric mean over the rows of each slice; 1 if a column of the key was not sampled.
+    """Return how many rows of the table have one key, in one partition of `spec` and one of the
+    parts: float64[slices], the geometric mean over the rows of each slice; 1 if a column of the key
+    was not sampled.
 
     Rows with one key stay in the order of arrival. starts: first rows of the slices in `order`; all
-    rows are one slice if it is not given. Slices differ where a key is far more frequent than
-    others, as NULL may be. A slice whose keys were mostly seen once only shows that they have few
-    rows.
+    rows are one slice if it is not given. parts: int64[rows], the part in which each sampled row is
+    sorted. Slices differ where a key is far more frequent than others, as NULL may be. A slice
+    whose keys were mostly seen once only shows that they have few rows.
     """
     if any(column.field_id not in pool.columns for column in key):
         return np.ones(len(starts))
     ranks = [pool.columns[column.field_id].sort_ranks for column in key]
     if spec is not None:
         ranks.append(target_partitions(pool, spec).number)
+    if parts is not None:
+        ranks.append(parts)
     code, own = _codes(ranks), pool.native
     if not own.any():
         return np.ones(len(starts))
