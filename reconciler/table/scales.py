@@ -42,13 +42,13 @@ def _dense(place: Int64, count: int) -> Int64:
 
 
 def least_of(lower: Array) -> Any:
-    """Return the least lower bound that is no NaN; byte strings sort but have no minimum."""
-    return np.sort(lower)[0] if lower.dtype.kind == "S" else np.fmin.reduce(lower)
+    """Return the least lower bound that is no NaN; numpy has no minimum of byte strings."""
+    return min(lower.tolist()) if lower.dtype.kind == "S" else np.fmin.reduce(lower)
 
 
 def greatest_of(upper: Array) -> Any:
     """Return the greatest upper bound, NaN if one of them is."""
-    return np.sort(upper)[-1] if upper.dtype.kind == "S" else upper.max()
+    return max(upper.tolist()) if upper.dtype.kind == "S" else upper.max()
 
 
 def keep_scale(column: ColumnBounds, scale: Scale) -> None:

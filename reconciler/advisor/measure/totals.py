@@ -95,6 +95,8 @@ def saved_by_opening(situation: Situation, made: Candidate) -> float:
 
 def saved_by_density(situation: Situation, made: Candidate) -> float:
     """Return the saving if queries read the same share of the new, denser files, in bytes."""
+    if not situation.expected.demands:
+        return 0.0
     saved, files = 0.0, situation.part(made.rows).files
     for demand, was in zip(situation.expected.demands, made.before, strict=True):
         stored = float(projected_bytes(files, demand.projection).sum())
