@@ -28,8 +28,11 @@ from reconciler.table.uuid_order import UUID
 Judge = Callable[[Ordering], Sequence[Candidate]]
 """Returns the rewrite by an ordering, nothing if nothing is known of it."""
 
-FIRST, MOST = 8, 64
+FIRST, MOST = 8, 32
 """Bands that are tried first in either direction, and the most that are tried."""
+NEAR = 0.9
+"""Share of what the better direction saves in the first number of bands, from which on other
+numbers are tried in a direction."""
 LEAST_FILES = 2
 """Files of a band, on average: one file has no neighbour that it could be sorted beside."""
 
@@ -49,24 +52,26 @@ def banded(
     if most < 2 or not all(_bounded(situation, field) for field in pair):
         return []
     first = min(FIRST, 1 << (most.bit_length() - 1))
-    found = [one for own in permutations(pair) for one in _climbed(pool, own, first, most, judge)]
+    starts = [(own, one) for own in permutations(pair) for one in _tried(pool, own, first, judge)]
+    found = [one for _, one in starts]
+    most_saved = max((one.net for one in found), default=0.0)
+    for own, start in starts:
+        if start.net >= NEAR * most_saved:
+            found += _climbed(pool, own, first, most, judge, start)
     return list({one.ordering: one for one in found}.values())
 
 
 def _climbed(
-    pool: Pool, pair: Sequence[int], first: int, most: int, judge: Judge
+    pool: Pool, pair: Sequence[int], first: int, most: int, judge: Judge, start: Candidate
 ) -> list[Candidate]:
-    """Return the rewrites in `first` bands, and in half as many as long as that saves more, else in
+    """Return the rewrites in half as many bands as `first` as long as that saves more, else in
     twice as many."""
-    start = _tried(pool, pair, first, judge)
-    if not start:
-        return []
     fewer = [first >> power for power in range(1, first.bit_length() - 1)]
     more = [first << power for power in range(1, MOST.bit_length()) if first << power <= most]
-    found = _uphill(pool, pair, fewer, judge, start[0])
-    if all(one.net <= start[0].net for one in found):
-        found += _uphill(pool, pair, more, judge, start[0])
-    return [*start, *found]
+    found = _uphill(pool, pair, fewer, judge, start)
+    if all(one.net <= start.net for one in found):
+        found += _uphill(pool, pair, more, judge, start)
+    return found
 
 
 def _uphill(
