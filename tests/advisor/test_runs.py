@@ -11,7 +11,7 @@ import pytest
 from bench.replay.table import SimulatedTable, arriving, empty_table
 from reconciler.advisor.advice import Advice
 from reconciler.advisor.choose import keys
-from reconciler.advisor.judge.candidate import may_reach_floor, refusal
+from reconciler.advisor.judge.candidate import may_pass, refusal
 from reconciler.advisor.situation import situation_of
 from reconciler.plan import reasons
 from reconciler.plan.actions.rewrite import Cluster
@@ -111,12 +111,38 @@ def test_another_key_waits_for_no_growth() -> None:
     assert len(_inputs(advice)) == 8
 
 
+def _new_files(table: SimulatedTable) -> Sequence[str]:
+    return [file.path for file in table.files if not file.ours]
+
+
+def test_new_files_are_sorted_for_what_they_save_however_much_else_is_read() -> None:
+    """Queries that no order serves read the whole table: no saving is a large share of that."""
+    narrow = range_workload(np.random.default_rng(1), PART, 100, 400, 100_000)
+    whole = range_workload(np.random.default_rng(1), PART, 200, 100_000, 100_000)
+    table = _table(new=4, old=60)
+    found = advise(table, workload(narrow, whole), SMALL)
+    assert _inputs(found) == _new_files(table)
+    predicted = found.actions[0].predicted
+    assert predicted.saving_low is not None and predicted.cost is not None
+    assert predicted.saving_low > 2 * predicted.cost
+
+
+def test_new_files_are_sorted_alone_where_ends_of_a_run_would_join_them() -> None:
+    """The run is in the order of the present queries, but older than they are."""
+    random = np.random.default_rng(1)
+    before = range_workload(random, DATE, 100, 20, 1_000)
+    asked = range_workload(random, PART, 120, 400, 100_000)
+    after = [replace(one, event_ms=one.event_ms + 14 * DAY) for one in asked]
+    table = _table(new=4, old=40)
+    assert _inputs(advise(table, workload(before, after), SMALL)) == _new_files(table)
+
+
 def test_files_of_too_little_reading_are_refused_by_what_they_could_save_at_most() -> None:
     asked = range_workload(np.random.default_rng(1), PART, 40, 400, 100_000)
     situation = situation_of(_table(new=0, column=DATE, old=100).given(workload(asked), SMALL))
     seen = set()
     for count in (1, 3, 5, 6, 8, 20, 100):
-        rows, possible = np.arange(count), may_reach_floor(situation, np.arange(count))
+        rows, possible = np.arange(count), may_pass(situation, np.arange(count))
         found = keys.ranked(situation, rows, np.ones(1), [PART], lambda made: False)
         why = refusal(situation, found[0], 0.0)
         assert possible or why is not None

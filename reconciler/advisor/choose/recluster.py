@@ -18,9 +18,10 @@ from reconciler.advisor.advice import QD_TREE, Rejected
 from reconciler.advisor.choose import keys
 from reconciler.advisor.choose.slices import Slicing, oversized, slicings
 from reconciler.advisor.judge.candidate import (
+    FLOOR,
     Candidate,
     WhyNot,
-    may_reach_floor,
+    may_pass,
     refusal,
     rejected,
     spending_room,
@@ -205,18 +206,28 @@ def _varies(column: ColumnBounds) -> bool:
 def _best_of(
     situation: Situation, rows: Int64, vectors: Float64, columns: list[int], spent: float
 ) -> tuple[list[Candidate], list[Rejected]]:
-    """Return the best key for all of the files; where none passes, for those without the largest
-    runs (`tiers`)."""
+    """Return the best key for all of the files, where none passes for those without the largest
+    runs (`tiers`), or for files that we never sorted, if that brings more.
+
+    What new files could save can be saved. At the ends of a run it cannot: two slices of it meet in
+    a file whatever the cut, and such files may hide that the new ones pay.
+    """
     first: tuple[list[Candidate], list[Rejected]] | None = None
-    for files in tiers(situation, rows) if columns else ():
+    sets = tiers(situation, rows) if columns else []
+    for files in sets:
         kept = np.isin(rows, files)
         found = _best_prefix(
             situation, rows[kept], vectors[kept], columns, spent, silent=first is not None
         )
-        if found[0]:
-            return found
         first = first or found
-    return first or ([], [])
+        if found[0]:
+            first = found
+            break
+    new = ~situation.table.layout_written[rows]
+    if not sets or not 1 < new.sum() < len(rows):
+        return first or ([], [])
+    alone = _best_prefix(situation, rows[new], vectors[new], columns, spent, silent=True)
+    return max(first or ([], []), alone, key=lambda one: sum(made.net for made in one[0]))
 
 
 def _best_prefix(
@@ -240,7 +251,7 @@ def _best_prefix(
         if count < 1 or (fraction < 1.0 and count < 2):
             break
         part = np.sort(rows[:count])
-        if silent and not may_reach_floor(situation, part):
+        if silent and not may_pass(situation, part, floor_of(situation, part)):
             continue
         centroid = vectors[:count].mean(axis=0)
         ranked = keys.ranked(
@@ -296,7 +307,8 @@ def _refusal(situation: Situation, candidate: Candidate, spent: float) -> WhyNot
         recent[run] = False
     situation = replace(situation, facts=replace(situation.facts, recent=recent))
     together = candidate.saving_low * situation.spent.sliced.parts  # as if all slices saved as much
-    if (why := refusal(situation, candidate, spent, together)) is not None:
+    floor = floor_of(situation, candidate.rows)
+    if (why := refusal(situation, candidate, spent, together, floor)) is not None:
         return why
     if candidate.saving_low > SETTLED * situation.settings.alpha * candidate.cost:
         return None
@@ -305,6 +317,15 @@ def _refusal(situation: Situation, candidate: Candidate, spent: float) -> WhyNot
     if grows(situation, candidate.rows, runs):
         return None
     return WhyNot.plain(reasons.GROWS_TOO_LITTLE)
+
+
+def floor_of(situation: Situation, rows: Int64) -> float:
+    """Return the share of a year's reading that sorting these files has to save.
+
+    The floor keeps files from being sorted again for little. Files that we never wrote are sorted
+    for the first time, once. Beside sorted files they wait until they are several (`grows`).
+    """
+    return FLOOR if situation.table.layout_written[rows].any() else 0.0
 
 
 def _fitting(situation: Situation, candidate: Candidate, spent: float) -> float:

@@ -252,12 +252,17 @@ def _rate_error(situation: Situation, gains: Float64) -> float:
 
 
 def refusal(
-    situation: Situation, candidate: Candidate, spent: float, together: float = 0.0
+    situation: Situation,
+    candidate: Candidate,
+    spent: float,
+    together: float = 0.0,
+    floor: float = FLOOR,
 ) -> WhyNot | None:
     """Return the reason and its sentence if the candidate does not pass, None if it does.
 
     spent: cost of the plan's actions already chosen. together: the saving of all the parts into
-    which one piece of work was cut; the floor is for all of them.
+    which one piece of work was cut; the floor is for all of them. floor: the share of a year's
+    reading of the partition that has to be saved.
     """
     settings = situation.settings
     alpha = float(np.average(situation.alpha[candidate.rows], weights=_sizes(situation, candidate)))
@@ -270,7 +275,7 @@ def refusal(
         why = reasons.SENTENCES[reasons.RECENTLY_WRITTEN]
         return WhyNot(reasons.RECENTLY_WRITTEN, reasons.short_of(low, cost, alpha) + f": {why}")
     yearly = _yearly_of_partition(situation, candidate.rows)
-    if max(low, together) < FLOOR * yearly:
+    if max(low, together) < floor * yearly:
         partition = situation.table.partition
         of_part = (partition != partition[candidate.rows[0]]).any()
         whole = "a year's reading" + (" of its partition" if of_part else "")
@@ -284,17 +289,19 @@ def refusal(
     return not_earned(situation, candidate, spent)
 
 
-def may_reach_floor(situation: Situation, rows: Int64) -> bool:
-    """Return whether a rewrite of these files of one partition could pass the floor, if queries
-    read nothing of them afterwards."""
+def may_pass(situation: Situation, rows: Int64, floor: float = FLOOR) -> bool:
+    """Return whether a rewrite of these files of one partition could pass the gate and the floor,
+    if queries read nothing of them afterwards."""
     most = sum(
         float(demand.executions @ reading.cost)
         for demand, reading in zip(
             situation.expected.demands, readings_of(situation, rows), strict=True
         )
     )
-    least = FLOOR * _yearly_of_partition(situation, rows)
-    return most * situation.spent.sliced.parts * (1.0 + ROUNDING) >= least
+    least = floor * _yearly_of_partition(situation, rows) if floor else 0.0
+    gate = situation.settings.alpha * float(situation.cost[rows].sum())
+    most *= 1.0 + ROUNDING
+    return most > gate and most * situation.spent.sliced.parts >= least
 
 
 def not_earned(situation: Situation, candidate: Candidate, spent: float) -> WhyNot | None:
