@@ -186,7 +186,7 @@ class Hilbert(Ordering):
         self, ranks: Sequence[Int64], distinct: Sequence[Array] = (), leaf: Int64 | None = None
     ) -> tuple[npt.NDArray[Any], ...]:
         bits = min(HILBERT_BITS, 64 // len(self.key))
-        spread = np.stack([_even_ranks(rank, bits) for rank in ranks])
+        spread = np.stack([even_ranks(rank, bits) for rank in ranks])
         return (hilbert_index(spread, bits),)
 
     def _together(self, files: Extents, merge_bytes: int, target_bytes: int) -> Grouping:
@@ -317,7 +317,7 @@ def order_rows(
     return np.lexsort((arrival, *reversed(keys), *first)).astype(np.int64)
 
 
-def _even_ranks(ranks: Int64, bits: int) -> Int64:
+def even_ranks(ranks: Int64, bits: int) -> Int64:
     """Return ranks by row count, spread over the curve's grid; equal values stay equal."""
     least = int(ranks.min(initial=0))
     if int(ranks.max(initial=0)) - least <= 4 * len(ranks):  # dense ranks, as sampled rows have

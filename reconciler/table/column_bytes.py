@@ -19,6 +19,7 @@ import numpy.typing as npt
 from reconciler.table.filetable import Float64
 from reconciler.table.number_bytes import AS_EVEN, AS_RISING, in_no_order, known_width, rising
 from reconciler.table.row_group_bytes import PAGE_ROWS
+from reconciler.table.runs import bytes_in_runs
 
 MOST_DISTINCT = 1e15
 """A domain so large that no value ever repeats."""
@@ -198,9 +199,7 @@ def _coded(
         if order.reordered and (now.ordered or order.wider is not None):
             per_bit = max(per_bit, now.skew)
         index = per_bit * bits / 8.0
-        together = np.asarray(order.together)
-        index = np.where(together > 1.0, np.minimum(index, RUN_BYTES / together), index)
-        return index, listed * distinct / rows
+        return np.minimum(index, bytes_in_runs(index, order.together)), listed * distinct / rows
     if then.per_bit:
         # Blocks span little of what is in order: mixed, they look more alike than all rows.
         least = now.skew if order.reordered and now.ordered else 0.0

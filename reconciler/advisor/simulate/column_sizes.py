@@ -7,13 +7,14 @@ from what the order does to neighbouring rows; here both are found for every col
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from reconciler.advisor.simulate.arrangement import Arrangement, Slices
+from reconciler.advisor.simulate.curve_runs import alike_along_curve
 from reconciler.advisor.simulate.keys import rows_of_keys, unseen
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.neighbours import BlockOrder, block_order
@@ -31,7 +32,6 @@ from reconciler.table.column_bytes import (
     stored_per_row,
 )
 from reconciler.table.filetable import UNKNOWN, Bool, Float64, Int64
-from reconciler.table.hilbert import CURVE_BITS
 from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.sampled_domain import sampled_domain
 from reconciler.table.schema import SortColumn
@@ -110,31 +110,19 @@ class _Order:
     @cached_property
     def alike_in_key(self) -> dict[int, Float64]:
         """Return, by column of the key, how many rows of each row group follow each other with the
-        same value at least: those alike in it and the columns before it; along a curve, those alike
-        in all of them, as far as every value has a cell of its own; in leaves, those alike in it
-        where they are sorted by it."""
+        same value: those alike in it and the columns before it; along a curve, as its cells follow
+        each other; in leaves, those alike in it where they are sorted by it."""
         key = self.rows.ordering.key
-        if self.rows.ordering.curve and not self._own_cells(key):
-            return {}
+        if self.rows.ordering.curve:
+            return alike_along_curve(self.rows, self.groups.starts)
         if self.rows.ordering.tree is not None:
             return {column.field_id: self._alike_in_leaves(column) for column in key}
         return {
             column.field_id: rows_of_keys(
-                self.rows.pool, key[: number + 1] if self.rows.ordering.lead else key,
-                self.rows.order, self.groups.starts,
+                self.rows.pool, key[: number + 1], self.rows.order, self.groups.starts
             )
             for number, column in enumerate(key)
         }  # fmt: skip
-
-    def _own_cells(self, key: Sequence[SortColumn]) -> bool:
-        """Return whether no two values share a cell of the curve, in which rows stay as they
-        arrived."""
-        cells = 1 << max(1, CURVE_BITS // len(key))
-        columns = self.rows.pool.columns
-        return all(
-            column.field_id in columns and len(columns[column.field_id].distinct) <= cells
-            for column in key
-        )
 
     def _alike_in_leaves(self, column: SortColumn) -> Float64:
         """Return the same for a column of a tree: the rows with one value in a leaf that is sorted
