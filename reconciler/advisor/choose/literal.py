@@ -23,7 +23,9 @@ from reconciler.advisor.choose.recluster import (
     left_out,
     varying_columns,
 )
+from reconciler.advisor.choose.sizes import Simulated
 from reconciler.advisor.choose.trees import cut_columns, tree_ordering, tries_trees
+from reconciler.advisor.choose.unseen import by_other_queries
 from reconciler.advisor.judge.candidate import (
     Candidate,
     credit_left,
@@ -226,4 +228,9 @@ def _predicted(situation: Situation, group: Group) -> Candidate | None:
     outcome = what_if(situation, group.rows, layout, pool)
     if outcome is None:
         return None
-    return weigh(situation, group.rows, layout, readings_of(situation, group.rows), outcome)
+    made = weigh(situation, group.rows, layout, readings_of(situation, group.rows), outcome)
+    if pool is None or group.ordering.tree is None:
+        return made
+    return by_other_queries(
+        situation, Simulated(made, layout, outcome), pool, parts=False
+    ).candidate

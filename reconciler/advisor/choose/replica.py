@@ -8,17 +8,20 @@ table: the replica is for the queries that these leave badly served.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from reconciler.advisor.advice import Rejected, ScoredAction
 from reconciler.advisor.choose.keys import FULL_ROWS, wanted_columns
+from reconciler.advisor.choose.unseen import read_by_halves
 from reconciler.advisor.choose.upkeep import Upkeep
 from reconciler.advisor.judge.candidate import rejected
 from reconciler.advisor.judge.room import room_left
 from reconciler.advisor.measure.totals import window_bytes
 from reconciler.advisor.qdtree.building import least_rows, problem_for, tree_of_nodes
+from reconciler.advisor.qdtree.halves import Half
 from reconciler.advisor.qdtree.two_trees import second_tree
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.pool import Pool, build_pool
@@ -163,41 +166,58 @@ def _whole(situation: Situation, wanted: WantedReplica, live: int, lost: int) ->
     return Upkeep((ScoredAction(action, made),))
 
 
-def _tree(situation: Situation, pool: Pool) -> Tree | None:
-    """Return the second tree of the table's rows; None where none spares reading."""
+def _tree(situation: Situation, pool: Pool, half: Half | None = None) -> Tree | None:
+    """Return the second tree of the table's rows; None where none spares reading. half: queries
+    without which it is grown, and not improved."""
     settings = situation.settings
-    problem = problem_for(pool, situation.expected.demands, situation.facts.unbounded)
+    demands = situation.expected.demands
+    others = demands if half is None else half.others(demands)
+    problem = problem_for(pool, others, situation.facts.unbounded)
     if problem is None:
         return None
-    readings = situation.expected.savings.readings
-    first = np.concatenate([
-        demand.executions * reading.bytes
-        for demand, reading in zip(situation.expected.demands, readings, strict=True)
-    ])  # fmt: skip
+    now = [reading.bytes for reading in situation.expected.savings.readings]
+    if half is not None:
+        now = [read[~own] for read, own in zip(now, half.own, strict=True)]
+    first = np.concatenate(
+        [demand.executions * read for demand, read in zip(others, now, strict=True)]
+    )
     least = least_rows(pool, settings.target_bytes, settings.trees.least_rows)
-    steps = settings.trees.steps if settings.trees.climbs else 0
+    steps = settings.trees.steps if settings.trees.climbs and half is None else 0
     found = second_tree(problem, first, least, steps, settings.seed)
     return None if found is None else tree_of_nodes(problem, found.root)
 
 
 def _gain(situation: Situation, pool: Pool, tree: Tree) -> _Gain | None:
-    """Return what routed queries read less, each in the copy that costs it less."""
-    settings, demands = situation.settings, situation.expected.demands
+    """Return what routed queries read less, each in the copy that costs it less, and each of a tree
+    that was grown without it (`choose.unseen`)."""
+    demands, after, saving = situation.expected.demands, list[Float64](), 0.0
+    now: tuple[ShapeReading, ...] = situation.expected.savings.readings
+    read = _read(situation, pool, tree)
+    if read is None:
+        return None
+
+    def without(half: Half) -> Sequence[ShapeReading]:
+        other = _tree(situation, pool, half)
+        return (None if other is None else _read(situation, pool, other)) or now
+
+    read = read_by_halves(situation, read, without)
+    for demand, first, second in zip(demands, now, read, strict=True):
+        better = second.cost < first.cost
+        after.append(np.where(better, second.bytes, first.bytes))
+        saving += float(demand.executions @ np.where(better, first.cost - second.cost, 0.0))
+    return _Gain(tuple(after), saving)
+
+
+def _read(situation: Situation, pool: Pool, tree: Tree) -> tuple[ShapeReading, ...] | None:
+    """Return what all queries read of a replica by a tree; None if no sample shows it."""
+    settings = situation.settings
     layout = Layout(
         by_tree(tree), settings.target_bytes, settings.row_group_bytes,
         np.zeros(len(pool.files), dtype=np.int64), settings.open_bytes,
         spec=PartitionSpec(max(situation.table.specs) + 1), unbounded=situation.facts.unbounded,
     )  # fmt: skip
-    outcome = simulate(layout, pool, demands)
-    if outcome is None:
-        return None
-    after, saving = list[Float64](), 0.0
-    readings: tuple[ShapeReading, ...] = situation.expected.savings.readings
-    for demand, now, then in zip(demands, readings, outcome.readings, strict=True):
-        second = then.cost < now.cost
-        after.append(np.where(second, then.bytes, now.bytes))
-        saving += float(demand.executions @ np.where(second, now.cost - then.cost, 0.0))
-    return _Gain(tuple(after), saving)
+    outcome = simulate(layout, pool, situation.expected.demands)
+    return None if outcome is None else outcome.readings
 
 
 def _predicted(situation: Situation, label: str, size: int, reason: str) -> Prediction:

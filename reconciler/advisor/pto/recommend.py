@@ -34,8 +34,8 @@ from reconciler.advisor.pto.recommendation import (
     LayoutReading,
     Recommendation,
     RowGroup,
-    Sensitivity,
 )
+from reconciler.advisor.pto.sensitivity import best_few, sensitivity
 from reconciler.advisor.pto.sizes import SMALLEST_FILE, declared_row_group, size_grid
 from reconciler.advisor.pto.sort_schemes import orderings, schemes, with_third
 from reconciler.advisor.pto.space import (
@@ -50,7 +50,8 @@ from reconciler.advisor.pto.space import (
     simplest,
     skips_nothing,
 )
-from reconciler.advisor.pto.trees import TREE_OF_CUTS, tries_trees
+from reconciler.advisor.pto.trees import TREE_OF_CUTS, UNSEEN, tries_trees
+from reconciler.advisor.pto.unseen import by_other_queries
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.format import iec
 from reconciler.plan.grouping import SMALL_SHARE
@@ -69,9 +70,6 @@ PER_SPEC = 4
 
 SCREENED_SPECS = 4
 """Partitionings for which every ordering is screened."""
-
-SHOWN = 5
-"""Best candidates that are shown, each of another partitioning or ordering."""
 
 LEAST_GAIN = 0.03
 """Share of today's cost that a layout has to save, or what there is stays."""
@@ -254,7 +252,8 @@ def _layout(
 ) -> DeclaredLayout:
     candidate, spec = label.candidate, space.partitionings[label.candidate.spec].spec
     tree = space.trees.get(candidate.ordering)
-    ends = [space.label([candidate], widening=width)[0] for width in (0.0, WIDEST)]
+    widths = (1.0, 0.0, WIDEST)
+    label, *ends = by_other_queries(space, label, given.view, given.seed, widths)
     row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
     group = candidate.sizes.row_group_bytes
     declared = RowGroup(declared_row_group(group), round(group / max(row, 1e-9)))
@@ -311,19 +310,16 @@ def _answer(
                    [0.0, *(label.rewrite_bytes for label in labels)])  # fmt: skip
     now = FrontPoint("today", None, today.reading, 0.0)
     on_front = {labels[i - 1].candidate for i in front if i}
-    runners = _best_few([label for label in labels if label.candidate != chosen], picked)
-    named, unjudged = [("best", picked)], []
-    for name, method in (("expert", expert), ("default", default_layout)):
-        try:
-            named.append((name, space.label([method(space, given.seed).candidate])[0]))
-        except LookupError:
-            unjudged.append((f"the {name} layout", TOO_THIN))
-    named += [(f"next {number + 1}", label) for number, label in enumerate(runners)]
+    named, unjudged = _named(space, given.seed, picked, labels)
     layouts = [
         replace(_layout(name, given, space, label, today), front=label.candidate in on_front)
         for name, label in named
     ]
     keep = _one_file(space) or _keep(today, layouts[0], _only_stored(space, labels, picked))
+    if keep and chosen.ordering in space.trees:
+        key = _without_trees(space, choice)
+        return _answer(given, space, today, key, (*refused, RefusedSpec(TREE_OF_CUTS, UNSEEN)))
+    known = {label.candidate: it for (_, label), it in zip(named, layouts, strict=True)}
     return Recommendation(
         today=today,
         chosen=None if keep else layouts[0],
@@ -336,10 +332,32 @@ def _answer(
         finer=len(choice.finer),
         sampled=len(space.pool),
         sampled_rows=picked.sampled_rows,
-        sensitivity=_sensitivity(given, space, labels, picked, today),
+        sensitivity=sensitivity(given.view, given.windows, space, labels, picked, known),
         fell=(*unjudged, *fell(space, labels, picked)),
         front=tuple(_point(space, labels[i - 1]) if i else now for i in front),
     )
+
+
+def _named(
+    space: Space, seed: int, picked: Label, labels: Sequence[Label]
+) -> tuple[list[tuple[str, Label]], list[tuple[str, str]]]:
+    """Return the layouts that are shown, by name, and those that the sample cannot judge."""
+    named, unjudged = [("best", picked)], []
+    for name, method in (("expert", expert), ("default", default_layout)):
+        try:
+            named.append((name, space.label([method(space, seed).candidate])[0]))
+        except LookupError:
+            unjudged.append((f"the {name} layout", TOO_THIN))
+    rest = [label for label in labels if label.candidate != picked.candidate]
+    runners = enumerate(best_few(rest, picked))
+    return [*named, *((f"next {place + 1}", label) for place, label in runners)], unjudged
+
+
+def _without_trees(space: Space, choice: Choice) -> Choice:
+    """Return the best key instead of a tree that does not pay."""
+    finer = tuple(one for one in choice.finer if one.candidate.ordering not in space.trees)
+    key = simplest(space, (*space.labels, *finer)).candidate
+    return replace(choice, candidate=key, finer=finer)
 
 
 def _no_trees(space: Space) -> tuple[RefusedSpec, ...]:
@@ -396,21 +414,6 @@ def _too_thin(
     )  # fmt: skip
 
 
-def _best_few(labels: Sequence[Label], picked: Label) -> list[Label]:
-    """Return the cheapest candidates of other orderings or partitionings than the chosen one."""
-    seen = {(picked.candidate.spec, picked.candidate.ordering)}
-    few: list[Label] = []
-    enough = sampled_enough(labels, rows_asked(labels))
-    for label in sorted(enough, key=lambda item: (item.total, item.candidate)):
-        kind = (label.candidate.spec, label.candidate.ordering)
-        if kind not in seen:
-            seen.add(kind)
-            few.append(label)
-        if len(few) == SHOWN:
-            break
-    return few
-
-
 def pareto(reading: Sequence[float], rewriting: Sequence[float]) -> tuple[int, ...]:
     """Return the positions that no other beats in reading and rewriting at once, by rewriting."""
     order = sorted(range(len(reading)), key=lambda i: (rewriting[i], reading[i], i))
@@ -419,32 +422,3 @@ def pareto(reading: Sequence[float], rewriting: Sequence[float]) -> tuple[int, .
         if not front or reading[position] < reading[front[-1]]:
             front.append(position)
     return tuple(front)
-
-
-def _sensitivity(
-    given: RecommendInput,
-    space: Space,
-    labels: Sequence[Label],
-    picked: Label,
-    today: DeclaredLayout,
-) -> tuple[Sensitivity, ...]:
-    """Return what other windows of the log, and half the sample, would choose among the best."""
-    few = [picked.candidate, *(item.candidate for item in _best_few(labels, picked))]
-    full = {label.candidate: label for label in space.label(few)}
-    variants: list[tuple[str, Space]] = [
-        (name, replace(space, demands=demands, present=present_readings(given.view, demands)))
-        for name, demands in given.windows
-    ]
-    half = build_pool(given.view, sorted(space.pool.columns), len(space.pool) // 2)
-    if half is not None:
-        variants.append(("half of the sample", space.on(half, space.thin)))
-    found = []
-    for what, variant in variants:
-        try:
-            chosen = simplest(variant, variant.label(few), LEAST_ROWS_OF_GROUP).candidate
-        except LookupError:
-            continue
-        label = full[chosen]
-        regret = label.total / max(full[picked.candidate].total, 1e-9) - 1.0
-        found.append(Sensitivity(what, _layout("best", given, space, label, today), regret))
-    return tuple(found)

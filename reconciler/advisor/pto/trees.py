@@ -8,7 +8,6 @@ serve the best key best; the policy then names their rows, so that a plan grows 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from reconciler.advisor.advice import TreeSettings
 from reconciler.advisor.choose.trees import LEAST_COLUMNS
@@ -27,6 +26,9 @@ from reconciler.queries.demanded import predicate_columns
 
 TREE_OF_CUTS = "tree of cuts"
 """What it is called among layouts that are no candidates."""
+
+UNSEEN = "queries that it was not grown for read too little less of it"
+"""Why one that is cheaper than every key is not chosen."""
 
 LEAVES = (1.0, 2.0, 4.0)
 """Bytes of a leaf in row groups of the best key."""
@@ -47,13 +49,12 @@ def grown(space: Space, key: Label, seed: int) -> tuple[Label, ...]:
     knows it. The best of several greedy trees is improved."""
     if space.by_spark or not tries_trees(space):
         return ()
-    quick = TreeSettings(climbs=False)
-    greedy = [_tree(space, key, rows, quick, seed) for rows in _leaf_rows(space, key)]
+    greedy = [_tree(space, key, rows, seed, climbs=False) for rows in _leaf_rows(space, key)]
     if not any(greedy):
         return ()
     best = min(filter(len, greedy), key=_least_cost)
     rows = space.trees[best[0].candidate.ordering].least_rows
-    better = _tree(space, key, rows, TreeSettings(), seed)
+    better = _tree(space, key, rows, seed, climbs=True)
     return min(filter(len, (best, better)), key=_least_cost)
 
 
@@ -72,19 +73,23 @@ def _leaf_rows(space: Space, key: Label) -> Iterator[int]:
     return iter(sorted(found))
 
 
-def _tree(
-    space: Space, key: Label, rows: int, wanted: TreeSettings, seed: int
-) -> tuple[Label, ...]:
-    found = found_for(
-        space.pool, space.demands, key.candidate.sizes.target_bytes,
-        replace(wanted, least_rows=rows, block_column=""), seed, space.unbounded,
-    )  # fmt: skip
-    if found is None:
+def _tree(space: Space, key: Label, rows: int, seed: int, *, climbs: bool) -> tuple[Label, ...]:
+    number = tree_number(space, key.candidate.sizes.target_bytes, rows, seed, climbs=climbs)
+    if number is None:
         return ()
-    number = space.add_tree(GrownTree(by_tree(found.tree), rows))
     whole, sizes = _whole(space), _sizes(space, key, rows)
     labels = space.label([CandidateLayout(whole, number, size) for size in sizes])
     return tuple(label for label in labels if label.sampled_rows >= SURE_ROWS)
+
+
+def tree_number(
+    space: Space, target_bytes: int, rows: int, seed: int, *, climbs: bool
+) -> int | None:
+    """Return the number of the tree that serves the queries best, which the space then knows; None
+    where none spares reading. rows: the least of a leaf; climbs: whether it is improved."""
+    wanted = TreeSettings(climbs=climbs, least_rows=rows, block_column="")
+    found = found_for(space.pool, space.demands, target_bytes, wanted, seed, space.unbounded)
+    return None if found is None else space.add_tree(GrownTree(by_tree(found.tree), rows))
 
 
 def _whole(space: Space) -> int:
