@@ -133,14 +133,13 @@ class _Finalist(NamedTuple):
 def _sharpened(situation: Situation, best: _Finalist, pool: Pool, passes: Passes) -> Candidate:
     """Return the best candidate judged by queries that it was not made for, and with the sample's
     own error, which only lowers the bound: what is refused without it is refused with it."""
-    made = best.simulated
-    if made is None:
+    own = best.simulated
+    if own is None:
         return best.candidate
-    if best.grown:
-        made = by_other_queries(situation, made, pool)
+    made = by_other_queries(situation, own, pool) if best.grown else own
     if not passes(made.candidate):
         return made.candidate
-    return sharpen(situation, *made, pool)
+    return sharpen(situation, *made, pool, own.outcome)
 
 
 def _finalists(

@@ -205,13 +205,29 @@ def weigh(
 
 
 def sharpen(
-    situation: Situation, candidate: Candidate, layout: Layout, outcome: Outcome, pool: Pool
+    situation: Situation,
+    candidate: Candidate,
+    layout: Layout,
+    outcome: Outcome,
+    pool: Pool,
+    grown: Outcome,
 ) -> Candidate:
-    """Return the same candidate with the sample's own error included."""
-    drawn = with_replicates(
-        outcome, pool, layout, situation.expected.demands, situation.settings.seed
+    """Return the same candidate with the sample's own error included.
+
+    grown: the outcome of the layout by the queries that it was made for, of which replicates are
+    drawn. They are moved by as much as other queries read more, so that the error is beside what is
+    expected of those.
+    """
+    demands, seed = situation.expected.demands, situation.settings.seed
+    drawn = with_replicates(grown, pool, layout, demands, seed)
+    moved = tuple(
+        tuple(
+            replace(read, cost=read.cost + (other.cost - own.cost))
+            for read, other, own in zip(each, outcome.readings, grown.readings, strict=True)
+        )
+        for each in drawn.replicates
     )
-    return weighed_again(situation, candidate, layout, drawn)
+    return weighed_again(situation, candidate, layout, replace(outcome, replicates=moved))
 
 
 def weighed_again(

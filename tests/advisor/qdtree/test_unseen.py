@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import Advice, Settings
+from reconciler.advisor.choose import keys
 from reconciler.advisor.decide import decide
+from reconciler.advisor.judge.candidate import Candidate, sharpen
 from reconciler.advisor.pto.objective import Costs
 from reconciler.advisor.pto.recommend import RecommendInput, recommend
 from reconciler.advisor.simulate.grid import in_any_size, simulate_sizes
@@ -79,6 +82,24 @@ def test_the_next_queries_read_what_the_plan_says(seed: int, count: int) -> None
     advice = decide(table.given(_asked(random, count), SETTINGS))
     assert any(item.action.ordering.tree is not None for item in advice.actions)
     assert 0.8 < _read(table, advice, _asked(random, 400)) / _promised(advice) < 1.1
+
+
+def test_the_bound_of_a_judged_tree_has_the_error_of_the_sample(monkeypatch) -> None:
+    """Replicates show what queries read that the tree was grown for: it is the error beside what
+    others read."""
+    made = []
+
+    def spied(situation: Any, candidate: Candidate, *rest: Any) -> Candidate:
+        made.append((candidate, sharpen(situation, candidate, *rest)))
+        return made[-1][1]
+
+    monkeypatch.setattr(keys, "sharpen", spied)
+    random = np.random.default_rng(1)
+    decide(_table(random).given(_asked(random, 48), SETTINGS))
+    (before, after), *_ = made
+    assert before.ordering.tree is not None
+    assert after.saving == before.saving
+    assert after.saving_low < before.saving_low - 0.001 * before.saving
 
 
 def _executions(asked: Sequence[Shape]) -> float:
