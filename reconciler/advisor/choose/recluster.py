@@ -322,10 +322,13 @@ def _refusal(situation: Situation, candidate: Candidate, spent: float) -> WhyNot
 def floor_of(situation: Situation, rows: Int64) -> float:
     """Return the share of a year's reading that sorting these files has to save.
 
-    The floor keeps files from being sorted again for little. Files that we never wrote are sorted
-    for the first time, once. Beside sorted files they wait until they are several (`grows`).
+    The floor keeps files from being sorted again for little. Beside sorted files, those that we
+    never wrote are sorted for the first time, once, and wait until they are several (`grows`).
     """
-    return FLOOR if situation.table.layout_written[rows].any() else 0.0
+    table = situation.table
+    written = table.layout_written
+    beside = (table.partition == table.partition[rows[0]]) & written if len(rows) else written
+    return 0.0 if beside.any() and not written[rows].any() else FLOOR
 
 
 def _fitting(situation: Situation, candidate: Candidate, spent: float) -> float:
