@@ -10,11 +10,11 @@ from pathlib import Path
 from bench.lake import Lake
 from bench.start import HEAVY, nothing_to_do
 
-MOST_MODULES = 1200
-"""Of a run that finds nothing to do, all packages included; 1,160 on 2026-11-28. Each takes about a
+MOST_MODULES = 1205
+"""Of a run that finds nothing to do, all packages included; 1,202 on 2026-11-28. Each takes about a
 millisecond of CPU. Raise the number only for what such a run needs."""
 MOST_OF_OURS = 385
-"""Of these, ours; 379 on 2026-11-28."""
+"""Of these, ours; 383 on 2026-11-28."""
 UNUSED = {"duckdb", "pyspark", "kubernetes", "sqlglot", "boto3", "pyiceberg.catalog.rest"}
 """Packages that such a run has no use for."""
 RUN = """

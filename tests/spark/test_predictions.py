@@ -95,7 +95,10 @@ def played(place: Place) -> Callable[[Drawn], Numbers]:
 
 @pytest.mark.parametrize(
     ("kind", "chosen"),
-    [(nested, "recluster by who.id"), (days_and_shops, "recluster by day, shop")],
+    [
+        (nested, "recluster by who.id"),
+        (days_and_shops, "recluster by 2 bands of day, each sorted by shop"),
+    ],
 )
 def test_what_a_plan_predicts_comes_true(place, played, kind, chosen):
     line = played(kind())

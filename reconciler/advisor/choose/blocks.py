@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from reconciler.advisor.advice import Rejected
+from reconciler.advisor.advice import QD_TREE, Rejected
 from reconciler.advisor.judge.candidate import rejected
 from reconciler.advisor.qdtree.pairs import of_one_type, pairs_asked
 from reconciler.advisor.qdtree.uncut import uncut
@@ -52,7 +52,11 @@ def refused_blocks(situation: Situation, orderings: Iterable[Ordering]) -> tuple
     """Return why trees get no ids although the policy names a column, and which conditions of the
     queries no cut of trees serves."""
     wanted = situation.settings.trees.block_column
-    trees = [one.tree for one in orderings if one.tree is not None and one.tree.bands is None]
+    alone = situation.settings.mode == QD_TREE  # no cut of bands comes from a query elsewhere
+    trees = [
+        one.tree for one in orderings
+        if one.tree is not None and (alone or one.tree.bands is None)
+    ]  # fmt: skip
     if situation.facts.refused or not (wanted or trees):
         return ()
     large = next((why for tree in trees if (why := too_large(tree))), "")
