@@ -52,10 +52,11 @@ def refused_blocks(situation: Situation, orderings: Iterable[Ordering]) -> tuple
     """Return why trees get no ids although the policy names a column, and which conditions of the
     queries no cut of trees serves."""
     wanted = situation.settings.trees.block_column
-    alone = situation.settings.mode == QD_TREE  # no cut of bands comes from a query elsewhere
+    # Bands beside keys are cut at quantiles, so that no condition was to be served by a cut.
+    all_grown = situation.settings.mode == QD_TREE
     trees = [
         one.tree for one in orderings
-        if one.tree is not None and (alone or one.tree.bands is None)
+        if one.tree is not None and (all_grown or one.tree.bands is None)
     ]  # fmt: skip
     if situation.facts.refused or not (wanted or trees):
         return ()

@@ -176,6 +176,13 @@ class Slices:
         return self.records / self.represents
 
 
+def further(last: Float64, share: Float64, doublings: Float64) -> Float64:
+    """Return what more doublings of the rows add, if each adds the same share of what the one
+    before it added. last: what the last doubling among the sampled rows added; share: below 1."""
+    found: Float64 = last * share * (1.0 - share**doublings) / (1.0 - share)
+    return found
+
+
 def reduced(
     reduce: np.ufunc, values: npt.NDArray[Any], beyond: float, ends: Int64 | None
 ) -> npt.NDArray[Any]:

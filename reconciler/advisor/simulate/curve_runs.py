@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from reconciler.advisor.simulate.arrangement import Arrangement
+from reconciler.advisor.simulate.arrangement import Arrangement, further
+from reconciler.advisor.simulate.keys import native_rows
 from reconciler.plan.ordering import even_ranks
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.hilbert import CURVE_BITS
@@ -20,18 +21,16 @@ def alike_along_curve(rows: Arrangement, starts: Int64) -> dict[int, Float64]:
     """Return, by sampled column of the key, the mean number of rows of the table that follow each
     other with the same value, float64[slices]. starts: first rows of the slices in the order."""
     pool, key = rows.pool, [one.field_id for one in rows.ordering.key]
-    # Rows that a file borrows from another are there twice, in the sample and not in the table.
-    own = pool.native[rows.order]
-    first: Int64 = (np.cumsum(own) - own)[starts]
-    order, bits = rows.order[own], max(1, CURVE_BITS // len(key))
+    order, first = native_rows(pool, rows.order, starts)
+    bits = max(1, CURVE_BITS // len(key))
     if len(order) < 2 or any(field not in pool.columns for field in key):
         return {}
     each = float(pool.files.records.sum()) / len(order)
     found = {}
     for field in key:
         ranks = pool.columns[field].sort_ranks[order]
-        cell = even_ranks(ranks - ranks.min(), bits)
-        mixed = _in_slices(_others_in_cell(ranks - ranks.min(), cell), first)
+        cell = even_ranks(ranks, bits)
+        mixed = _in_slices(_others_in_cell(ranks, cell), first)
         moved = _in_slices(np.diff(cell, prepend=cell[0]) != 0, first) * _growth(cell, each) / each
         changes = np.minimum(moved, 1.0)
         found[field] = 1.0 / np.maximum(changes + (1.0 - changes) * mixed, 1.0 / len(order) / each)
@@ -40,6 +39,7 @@ def alike_along_curve(rows: Arrangement, starts: Int64) -> dict[int, Float64]:
 
 def _others_in_cell(ranks: Int64, cell: Int64) -> Float64:
     """Return, for each row, the chance that another row of its cell has another value."""
+    ranks = ranks - ranks.min()  # NULL may be below 0
     alike, together = np.bincount(ranks)[ranks] - 1, np.bincount(cell)[cell] - 1
     found: Float64 = 1.0 - np.where(together > 0, alike / np.maximum(together, 1), 1.0)
     return found
@@ -69,6 +69,5 @@ def _growth(cell: Int64, each: float) -> float:
     if min(changes) <= 0.0:
         return 1.0
     last, before = np.log2(changes[0] / changes[1]), np.log2(changes[1] / changes[2])
-    share = float(np.clip(last / max(before, 1e-9), 0.0, 1.0 - 1e-9))
-    doublings = np.log2(max(each, 1.0))
-    return float(2.0 ** (max(last, 0.0) * share * (1.0 - share**doublings) / (1.0 - share)))
+    share = np.clip(last / max(before, 1e-9), 0.0, 1.0 - 1e-9)
+    return float(2.0 ** further(np.maximum(last, 0.0), share, np.log2(max(each, 1.0))))

@@ -55,11 +55,7 @@ def rows_of_keys(
     code, own = _codes(ranks), pool.native
     if not own.any():
         return np.ones(len(starts))
-    ordered = np.arange(len(pool)) if order is None else order
-    # Rows that a file borrows from another are there twice, in the sample and not in the table.
-    mine = own[ordered]
-    first: Int64 = (np.cumsum(mine) - mine)[starts]
-    ordered = ordered[mine]
+    ordered, first = native_rows(pool, np.arange(len(pool)) if order is None else order, starts)
     filled = np.diff(np.append(first, len(ordered))) > 0
     seen = np.bincount(code[own])[code[ordered]]
     each = float(pool.files.records.sum()) / len(ordered)
@@ -67,6 +63,14 @@ def rows_of_keys(
     found = np.repeat(whole, len(starts))
     found[filled] = _of_slices(seen, first[filled], each, whole)
     return found
+
+
+def native_rows(pool: Pool, order: Int64, starts: Int64) -> tuple[Int64, Int64]:
+    """Return the ordered rows without those that a file borrows from another, and where the slices
+    begin among them. Borrowed rows are twice in the sample, and not in the table."""
+    own = pool.native[order]
+    first: Int64 = (np.cumsum(own) - own)[starts]
+    return order[own], first
 
 
 def _of_slices(seen: Int64, starts: Int64, each: float, whole: Float64) -> Float64:

@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.simulate.arrangement import PARTS, Arrangement, Pieces, Slices, reduced
+from reconciler.advisor.simulate.arrangement import (
+    PARTS,
+    Arrangement,
+    Pieces,
+    Slices,
+    further,
+    reduced,
+)
 from reconciler.advisor.simulate.leaves import LeafLimits, leaf_limits
 from reconciler.advisor.simulate.missing import NAN, NULL, between, counts, held
 from reconciler.advisor.simulate.pool import PoolColumn
@@ -152,7 +159,7 @@ def _widened(
         step, before = whole - half, half - at.sum(axis=0) / PARTS
         sizes = [np.add.reduceat(each, slices.first) for each in (step, before)]
         share = np.clip(sizes[0] / np.maximum(sizes[1], 1.0), EVEN, 1.0 - 1e-9)[slices.size]
-        ends.append(whole + widening * step * share * (1.0 - share**more) / (1.0 - share))
+        ends.append(whole + further(widening * step, share, more))
     middles, most = column.middles, len(column.middles) - 1
     first, last = np.ceil(-2.0 * ends[0]), np.floor(2.0 * ends[1]) + 1.0
     low = np.minimum(middles[np.clip(first, 0, most).astype(np.int64)], top)
